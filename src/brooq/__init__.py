@@ -1,0 +1,91 @@
+"""brooq: a job queue that lives entirely in PostgreSQL. Importing it needs no driver and starts nothing."""
+
+from brooq.engine.config import Config
+from brooq.engine.health import Health
+from brooq.engine.queue import Queue
+from brooq.vocabulary.claim import Claim, Handler, Lease, OnSucceeded
+from brooq.vocabulary.error import (
+    AvailableAtError,
+    BrooqError,
+    ConfigError,
+    IdempotencyKeyError,
+    JobError,
+    OutcomeUnknown,
+    PayloadError,
+    SchemaError,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    TopicError,
+    TxError,
+)
+from brooq.vocabulary.event import Event, JobCanceled, JobClaimed, JobDead, JobDone, JobFailed, JobRequeued
+from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State, Topic
+from brooq.vocabulary.kind import KindOptions
+from brooq.vocabulary.signal import (
+    AttemptTimeout,
+    Interruption,
+    LeaseLost,
+    MaxExecutionExceeded,
+    MustCancel,
+    MustDelay,
+    MustGiveUp,
+    MustPreserveAttempt,
+    ShuttingDown,
+    Signal,
+    delay_of,
+)
+from brooq.vocabulary.tx import Tx
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AttemptTimeout",
+    "AvailableAtError",
+    "BrooqError",
+    "Cancellation",
+    "Claim",
+    "Config",
+    "ConfigError",
+    "Enqueued",
+    "Event",
+    "Failure",
+    "Handler",
+    "Health",
+    "IdempotencyKeyError",
+    "Interruption",
+    "Job",
+    "JobCanceled",
+    "JobClaimed",
+    "JobDead",
+    "JobDone",
+    "JobError",
+    "JobFailed",
+    "JobRecord",
+    "JobRequeued",
+    "KindOptions",
+    "Lease",
+    "LeaseLost",
+    "MaxExecutionExceeded",
+    "MustCancel",
+    "MustDelay",
+    "MustGiveUp",
+    "MustPreserveAttempt",
+    "OnSucceeded",
+    "OutcomeUnknown",
+    "PayloadError",
+    "Queue",
+    "SchemaError",
+    "ShuttingDown",
+    "Signal",
+    "State",
+    "StoreError",
+    "StoreRefused",
+    "StoreUnavailable",
+    "Topic",
+    "TopicError",
+    "Tx",
+    "TxError",
+    "__version__",
+    "delay_of",
+]

@@ -1,0 +1,95 @@
+"""One attempt: a handler at work on a claim, with its deadlines and its watchdog."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from brooq.engine.kind import Kind
+from brooq.engine.store import Hold, Taken
+from brooq.vocabulary.claim import Claim, Lease
+from brooq.vocabulary.message import text
+from brooq.vocabulary.signal import AttemptTimeout, Interruption, MaxExecutionExceeded
+
+log = logging.getLogger("brooq")
+
+
+class Attempt:
+    """What the engine knows of one run of one handler."""
+
+    __slots__ = ("_timer", "_watchdog", "claim", "claimed_at", "detached", "ended_at", "error", "hold", "hung", "kind",
+                 "max_attempts", "started_at", "task", "waited")  # fmt: skip
+
+    def __init__(self, taken: Taken, kind: Kind, worker: str, claimed_at: float, now: float) -> None:
+        """`claimed_at` and `now` are readings of the engine's clock."""
+        self.hold = Hold(taken.id, taken.token)
+        self.kind = kind
+        self.max_attempts = taken.max_attempts or kind.options.max_attempts
+        self.claim = Claim(
+            id=taken.id,
+            topic=taken.topic,
+            payload=taken.payload,
+            attempt=taken.attempt,
+            max_attempts=self.max_attempts,
+            token=taken.token,
+            lease=Lease(worker, taken.until),
+        )
+        self.claimed_at = claimed_at
+        self.started_at = now
+        self.ended_at = now
+        self.waited = taken.waited
+        self.error: BaseException | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.detached = False
+        """Its outcome is no longer the handler's to decide: recorded already, or nobody's (the lease is lost)."""
+        self.hung = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._watchdog: asyncio.TimerHandle | None = None
+
+    async def run(self, ended: Callable[[Attempt], None]) -> None:
+        """Run the handler to its end, whatever that is, and say so."""
+        try:
+            await self.kind.handler(self.claim)
+        except BaseException as error:  # noqa: BLE001  SystemExit in a task would end the event loop (C10, D7)
+            self.error = error
+        ended(self)
+
+    def arm(
+        self, now: float, exceeded: Callable[[Attempt], None], interrupt: Callable[[Attempt, Interruption], None]
+    ) -> None:
+        """Set the timers of an attempt that is still running after its first step."""
+        options = self.kind.options
+        loop = asyncio.get_running_loop()
+        ceiling = self.claimed_at + options.max_execution_timeout - now
+
+        def timed_out() -> None:
+            left = self.claimed_at + options.max_execution_timeout - (now + options.attempt_timeout)
+            self._timer = loop.call_later(max(left, 0.0), exceeded, self)
+            interrupt(self, AttemptTimeout(text("engine.attempt_timeout", seconds=options.attempt_timeout)))
+
+        if options.attempt_timeout < ceiling:
+            self._timer = loop.call_later(options.attempt_timeout, timed_out)
+        else:
+            self._timer = loop.call_later(max(ceiling, 0.0), exceeded, self)
+
+    def interrupt(self, cause: Interruption, grace: float, hung: Callable[[Attempt], None]) -> None:
+        """Cancel the handler; the first cause stands. `hung` is called when it has not exited `grace` seconds later."""
+        if self.claim.interruption is not None or self.task is None:
+            return
+        self.claim.interruption = cause
+        loop = asyncio.get_running_loop()
+        # Not at once: a task that is canceled before its first step never enters `run`, and nobody would hear its end.
+        loop.call_soon(self.task.cancel)
+        self._watchdog = loop.call_later(grace, hung, self)
+
+    def disarm(self) -> None:
+        """Stop the timers."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+
+    def exceeded(self) -> MaxExecutionExceeded:
+        """The cause for an attempt that outlived its ceiling."""
+        return MaxExecutionExceeded(text("engine.max_execution", seconds=self.kind.options.max_execution_timeout))

@@ -1,0 +1,133 @@
+"""The lease keeper: renews what this process holds, and tells at once what it holds no longer.
+
+Renewals run apart from the handlers (requirement L2). The fence is a timer of its own, measured from before the last
+good renewal was sent (L3, reliability D6): a query that hangs on a dead link comes back too late to tell anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+
+from brooq.engine.config import Config
+from brooq.engine.loop import Pulse
+from brooq.engine.runtime import Isolated, Runtime
+from brooq.engine.store import Hold, Renewer, Store
+
+BATCH = 1000
+"""How many leases one statement renews."""
+
+
+class LeaseKeeper:
+    """Keeps the leases of one worker process."""
+
+    def __init__(
+        self, store: Store, worker: str, config: Config, runtime: Runtime, lost: Callable[[list[Hold]], None]
+    ) -> None:
+        """`lost` is called in the loop that called `start`, with holds that are gone for good."""
+        self.pulse = Pulse("lease keeper", runtime)
+        self._store = store
+        self._worker = worker
+        self.lease = config.lease_time
+        self._period = config.lease_seconds / 3
+        self._runtime = runtime
+        self._lost = lost
+        self._deadlines: dict[Hold, float] = {}
+        self._lock = threading.Lock()
+        self._held = asyncio.Event()
+        self._isolated: Isolated | None = None
+        self._fence: asyncio.Task[None] | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Start renewing."""
+        self._home = asyncio.get_running_loop()
+        self._fence = self._home.create_task(self._watch_deadlines(), name="brooq fence")
+        self._isolated = self._runtime.isolate(self._renew_forever, "brooq-leases")
+
+    async def stop(self) -> None:
+        """Stop renewing. What is still held then runs out by itself."""
+        if self._isolated is not None:
+            await self._isolated.stop()
+        if self._fence is not None:
+            self._fence.cancel()
+            await asyncio.wait([self._fence])
+        self._isolated = self._fence = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether renewals and the fence still run."""
+        return (
+            self._isolated is not None and self._isolated.alive and self._fence is not None and not self._fence.done()
+        )
+
+    def hold(self, holds: Iterable[Hold], sent: float) -> None:
+        """Keep these; `sent` is the clock from before their claim went out: the lease is surely valid a lease from then."""
+        deadline = sent + self.lease.total_seconds()
+        with self._lock:
+            self._deadlines.update((hold, deadline) for hold in holds)
+        self._held.set()
+
+    def release(self, hold: Hold) -> None:
+        """Keep this no longer; nothing happens when it is not kept."""
+        with self._lock:
+            self._deadlines.pop(hold, None)
+
+    async def beat(self, renewer: Renewer) -> None:
+        """Renew every lease once. Raises StoreUnavailable: then nothing is known, and the old deadlines stand."""
+        with self._lock:
+            holds = sorted(self._deadlines)
+        for start in range(0, len(holds), BATCH):
+            batch = holds[start : start + BATCH]
+            sent = self._runtime.clock()
+            renewal = await renewer.renew(self._worker, batch, self.lease)
+            deadline = sent + self.lease.total_seconds()
+            with self._lock:
+                for hold in renewal.renewed:
+                    if hold in self._deadlines:
+                        self._deadlines[hold] = deadline
+            if renewal.lost:
+                self._tell(renewal.lost)
+
+    def _tell(self, holds: list[Hold]) -> None:
+        assert self._home is not None
+        try:
+            self._home.call_soon_threadsafe(self._lost, holds)
+        except RuntimeError:
+            pass  # the consumer's loop is closed; there is no handler left to interrupt
+
+    async def _renew_forever(self) -> None:
+        renewer = await self._store.renewer()
+        try:
+            wait = self._period
+            while True:
+                await asyncio.sleep(wait)
+                try:
+                    await self.beat(renewer)
+                except Exception as error:  # noqa: BLE001  one failed renewal must not end the heartbeat (fault 7)
+                    # Soon again: there are two more tries' worth of lease left, and an outage may be short.
+                    wait = min(self.pulse.stumble(error), self._period / 4)
+                else:
+                    self.pulse.beat()
+                    wait = self._period
+        finally:
+            await renewer.close()
+
+    async def _watch_deadlines(self) -> None:
+        """A new hold is never due before an old one, so sleeping until the earliest deadline misses none."""
+        while True:
+            with self._lock:
+                earliest = min(self._deadlines.values(), default=None)
+            if earliest is None:
+                self._held.clear()
+                await self._held.wait()
+                continue
+            await asyncio.sleep(max(earliest - self._runtime.clock(), 0.0))
+            now = self._runtime.clock()
+            with self._lock:
+                expired = [hold for hold, deadline in self._deadlines.items() if deadline <= now]
+                for hold in expired:
+                    del self._deadlines[hold]
+            if expired:
+                self._lost(expired)

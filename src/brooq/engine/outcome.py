@@ -1,0 +1,98 @@
+"""What the ending of an attempt means for its row. Pure: no await, no clock, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from uuid import UUID
+
+from brooq.engine.backoff import delay as backoff_delay
+from brooq.engine.reason import reason
+from brooq.vocabulary.job import State
+from brooq.vocabulary.kind import ResolvedOptions
+from brooq.vocabulary.signal import (
+    Interruption,
+    LeaseLost,
+    MustCancel,
+    MustDelay,
+    MustGiveUp,
+    MustPreserveAttempt,
+    ShuttingDown,
+    find_signal,
+)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is to be written into a job's row, fenced by the claim (`id`, `token`).
+
+    `error` None leaves `last_error` as it is. `delay` in seconds sets `available_at` from now; None leaves it.
+    `refund` is how many attempts are given back: 0 or 1.
+    """
+
+    id: UUID
+    token: int
+    state: State
+    error: str | None = None
+    delay: float | None = None
+    refund: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended: the handler's error, if any, and why the engine interrupted it, if it did."""
+
+    error: BaseException | None
+    cause: Interruption | None
+
+
+def decide(
+    id: UUID, token: int, attempt: int, ending: Ending, options: ResolvedOptions, max_attempts: int, random: Random
+) -> Outcome | None:
+    """The outcome of an attempt; None when nothing may be written (the lease is lost).
+
+    The cause of an interruption decides before anything the handler made of it (requirement I1): a handler that
+    swallows its cancellation and returns has not done its work.
+    """
+    cause = ending.cause
+    if isinstance(cause, LeaseLost):
+        return None
+    if isinstance(cause, ShuttingDown):
+        return released(id, token)
+    if cause is not None:
+        return _failed(id, token, attempt, cause, options, max_attempts, random)
+    error = ending.error
+    if error is None:
+        return Outcome(id, token, State.DONE)
+    signal = find_signal(error)
+    if isinstance(signal, MustCancel):
+        return Outcome(id, token, State.CANCELED)
+    if isinstance(signal, MustGiveUp):
+        return Outcome(id, token, State.DEAD, reason(error))
+    if isinstance(signal, MustPreserveAttempt):
+        wait = backoff_delay(attempt, options.backoff_base, options.backoff_max, random)
+        return Outcome(id, token, State.FAILED, reason(error), wait, refund=1)
+    if isinstance(signal, MustDelay) and attempt < max_attempts:
+        wait = min(signal.delay.total_seconds(), options.backoff_max)
+        return Outcome(id, token, State.FAILED, reason(error), wait)
+    return _failed(id, token, attempt, error, options, max_attempts, random)
+
+
+def released(id: UUID, token: int) -> Outcome:
+    """Straight back into circulation, its attempt given back (requirement U3)."""
+    return Outcome(id, token, State.PENDING, delay=0.0, refund=1)
+
+
+def _failed(
+    id: UUID,
+    token: int,
+    attempt: int,
+    error: BaseException,
+    options: ResolvedOptions,
+    max_attempts: int,
+    random: Random,
+) -> Outcome:
+    if attempt >= max_attempts:
+        return Outcome(id, token, State.DEAD, reason(error))
+    wait = backoff_delay(attempt, options.backoff_base, options.backoff_max, random)
+    return Outcome(id, token, State.FAILED, reason(error), wait)

@@ -1,0 +1,266 @@
+"""The queue: what consumers hold in their hands."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+from uuid import UUID
+
+from brooq.engine.config import Config
+from brooq.engine.health import Health
+from brooq.engine.kind import Kind
+from brooq.engine.listeners import Listener, Listeners
+from brooq.engine.loop import Loop, Pulse
+from brooq.engine.metrics import Metrics
+from brooq.engine.reaper import Reaper
+from brooq.engine.reason import sanitize
+from brooq.engine.retention import Retention
+from brooq.engine.runtime import Runtime
+from brooq.engine.store import OwnTx, Store
+from brooq.engine.worker import Worker
+from brooq.vocabulary.claim import Handler
+from brooq.vocabulary.duration import Duration, to_timedelta
+from brooq.vocabulary.error import ConfigError
+from brooq.vocabulary.event import JobCanceled
+from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, Topic
+from brooq.vocabulary.kind import KindOptions, resolve
+from brooq.vocabulary.message import text
+from brooq.vocabulary.tx import Tx
+
+log = logging.getLogger("brooq")
+H = TypeVar("H", bound=Handler)
+
+
+class Queue:
+    """A job queue over a store.
+
+    Importing and constructing start nothing and open nothing (G4.9): everything happens on an explicit call.
+    Producers need no `start`; workers register kinds, then `start`, or use the queue as an async context manager.
+    """
+
+    def __init__(
+        self, store: Store, config: Config | None = None, *, name: str = "", runtime: Runtime | None = None
+    ) -> None:
+        """`name` is how this process is called in `locked_by`, the host's name unless given; a part that is new at
+        every start follows it. `runtime` is the seam for tests: clock, chance, threads."""
+        self.config = config or Config()
+        self.metrics = Metrics()
+        self._store = store
+        self._name = sanitize(name or socket.gethostname(), 200)
+        self._runtime = runtime or Runtime()
+        self._kinds: dict[str, Kind] = {}
+        self._listeners = Listeners()
+        self._worker: Worker | None = None
+        self._loops: list[Loop] = []
+        self._stopped: asyncio.Event | None = None
+        self._abandoned: list[str] = []
+
+    # --- kinds ---
+
+    def register_kind(self, topic: str, handler: Handler, options: KindOptions | None = None) -> None:
+        """Run the jobs of a topic with this handler. Before `start`.
+
+        Raises TopicError, or ConfigError with every problem of the options at once (K1).
+        """
+        topic = Topic(topic)
+        problems = []
+        if self._worker is not None:
+            problems.append(text("config.kind_late", topic=topic))
+        if topic in self._kinds:
+            problems.append(text("config.kind_twice", topic=topic))
+        call = handler if inspect.iscoroutinefunction(handler) else getattr(handler, "__call__", handler)  # noqa: B004
+        if not inspect.iscoroutinefunction(call):
+            problems.append(
+                text("config.handler", topic=topic, handler=getattr(handler, "__qualname__", repr(handler)))
+            )
+        try:
+            resolved = resolve(options or KindOptions(), self.config.kind_defaults, topic)
+        except ConfigError as error:
+            raise ConfigError(problems + error.problems) from None
+        if problems:
+            raise ConfigError(problems)
+        self._kinds[topic] = Kind(topic, handler, resolved)
+        self.metrics.add_topic(topic)
+
+    def kind(
+        self,
+        topic: str,
+        *,
+        max_attempts: int | None = None,
+        attempt_timeout: Duration | None = None,
+        max_execution_timeout: Duration | None = None,
+        backoff_base: Duration | None = None,
+        backoff_max: Duration | None = None,
+    ) -> Callable[[H], H]:
+        """Decorator form of `register_kind`; the handler stays as it is."""
+        options = KindOptions(max_attempts, attempt_timeout, max_execution_timeout, backoff_base, backoff_max)
+
+        def register(handler: H) -> H:
+            self.register_kind(topic, handler, options)
+            return handler
+
+        return register
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The kinds registered, by topic."""
+        return dict(self._kinds)
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener(event)` at every event of this process (V3). It must not block; one that raises is logged."""
+        self._listeners.add(listener)
+
+    # --- producing ---
+
+    async def enqueue(self, job: Job) -> Enqueued:
+        """Enqueue a job durably; answers `(id, created)` (E2).
+
+        Raises PayloadError naming the place; StoreUnavailable; OutcomeUnknown when the answer was lost and could not be
+        found out: calling again with the same Job object is safe, its id tells.
+        """
+        (answer,) = await self.enqueue_many([job])
+        return answer
+
+    async def enqueue_many(self, jobs: Sequence[Job]) -> list[Enqueued]:
+        """Enqueue jobs in one statement and one transaction: all or none; answers in order."""
+        answers = await self._store.enqueue(None, jobs)
+        if self._worker is not None:
+            self._worker.nudge()
+        return answers
+
+    async def enqueue_tx(self, tx: Tx, job: Job) -> Enqueued:
+        """Enqueue inside the caller's own transaction (E3): commit makes the job visible, rollback leaves none.
+
+        A duplicate key never aborts the transaction. The driver's errors reach the caller unchanged.
+        """
+        (answer,) = await self._store.enqueue(tx, [job])
+        return answer
+
+    async def enqueue_many_tx(self, tx: Tx, jobs: Sequence[Job]) -> list[Enqueued]:
+        """Enqueue jobs inside the caller's own transaction, in one statement; answers in order."""
+        return await self._store.enqueue(tx, jobs)
+
+    async def begin(self) -> OwnTx:
+        """Open a transaction of the queue's own (T3). Whoever called closes it, by `commit` or `rollback`."""
+        return await self._store.begin()
+
+    async def cancel(self, id: UUID | str) -> Cancellation:
+        """Cancel a job that is not terminal; answers what was found (I3, I4).
+
+        A handler that is running it learns of it at its next renewal, at most a third of the lease later.
+        """
+        id = id if isinstance(id, UUID) else UUID(id)
+        answer = await self._store.cancel(id)
+        if answer.canceled and answer.topic is not None:
+            self._listeners.emit(JobCanceled(id, answer.topic))
+        return answer
+
+    async def find(self, id: UUID | str) -> JobRecord | None:
+        """A job's row as it is now: one SELECT tells its fate (G3). None when there is no such job."""
+        return await self._store.find(id if isinstance(id, UUID) else UUID(id))
+
+    # --- working ---
+
+    async def start(self) -> None:
+        """Start working in the running event loop; returns once the schema is checked and everything runs.
+
+        Raises SchemaError, StoreUnavailable, and ConfigError when the queue runs already.
+        """
+        if self._worker is not None:
+            raise ConfigError([text("config.already_started")])
+        await self._store.open()
+        if not self._kinds:
+            log.warning(text("config.no_kinds"))
+        name = f"{self._name}:{os.getpid()}:{secrets.token_hex(4)}"
+        config = self.config
+        worker = Worker(self._store, name, self._kinds, config, self.metrics, self._listeners, self._runtime)
+        reaper = Reaper(self._store, self.metrics, self._listeners.emit)
+        retention_ttl = to_timedelta(config.retention_ttl)
+        retention = Retention(self._store, self.metrics, retention_ttl, config.retention_batch)
+        poll = to_timedelta(config.poll_interval).total_seconds()
+        self._loops = [
+            Loop("poll", poll, worker.poll, self._runtime),
+            Loop("reaper", config.reaper_seconds, reaper.tick, self._runtime),
+            Loop("census", to_timedelta(config.census_period).total_seconds(), self.take_census, self._runtime),
+        ]
+        if retention_ttl:
+            self._loops.append(Loop("retention", config.retention_seconds, retention.tick, self._runtime))
+        self._worker = worker
+        self._stopped = asyncio.Event()
+        worker.start()
+        for loop in self._loops:
+            loop.start()
+        log.info(text("engine.started", worker=name, slots=config.workers, topics=", ".join(self._kinds) or "-"))
+
+    async def stop(self, grace: Duration | None = None) -> None:
+        """Stop working: claim no more, let running handlers end within `grace` (by default `shutdown_grace`), interrupt
+        the rest and hand their jobs back with the attempt (U3). A second call while the first is under way ends the
+        grace at once. Nothing happens when the queue does not run.
+        """
+        worker, stopped = self._worker, self._stopped
+        if worker is None or stopped is None:
+            return
+        if worker.stopping:
+            worker.hasten()
+            await stopped.wait()
+            return
+        seconds = to_timedelta(self.config.shutdown_grace if grace is None else grace).total_seconds()
+        try:
+            await worker.stop(seconds)
+        finally:
+            for loop in self._loops:
+                await loop.stop()
+            self._loops = []
+            self._abandoned = [f"{attempt.kind.topic} {attempt.hold.id}" for attempt in worker.abandoned]
+            self._worker = None
+            stopped.set()
+        log.info(text("engine.stopped", worker=worker.name))
+
+    async def close(self) -> None:
+        """Stop, and let go of the engine's own connections. The consumer's pool stays open (T6)."""
+        await self.stop()
+        await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        await self.close()
+
+    # --- looking ---
+
+    @property
+    def abandoned(self) -> list[str]:
+        """`topic id` of every job whose handler had not exited when the queue stopped last."""
+        return list(self._abandoned)
+
+    def busy(self) -> dict[str, int]:
+        """How many slots each topic occupies now, hung handlers included."""
+        return {} if self._worker is None else self._worker.busy()
+
+    def health(self) -> Health:
+        """What is well and what is not, without asking the database."""
+        worker = self._worker
+        if worker is None:
+            return Health(running=False, loops={}, slots_hung=False)
+        pulses: list[Pulse] = [*worker.pulses, *(loop.pulse for loop in self._loops)]
+        loops = {pulse.name: pulse.well for pulse in pulses}
+        loops[worker.keeper.pulse.name] = worker.keeper.alive and worker.keeper.pulse.well
+        return Health(running=True, loops=loops, slots_hung=worker.all_hung)
+
+    async def take_census(self) -> None:
+        """Read the table's depths into the metrics; runs every `census_period` while the queue does."""
+        census = await self._store.census(sorted(self._kinds))
+        self.metrics.set_census(census, self._runtime.clock())

@@ -1,0 +1,169 @@
+"""The store port: everything the engine asks of the place where jobs live.
+
+Each verb is one word in four places: here, in the adapter, in `postgres/queries/<verb>.sql`, and in the contract suite.
+An adapter raises StoreUnavailable, OutcomeUnknown or StoreRefused, never an error of its driver, save for what a
+caller's own transaction raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from brooq.engine.outcome import Outcome
+from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
+from brooq.vocabulary.tx import Tx
+
+
+class Hold(NamedTuple):
+    """One claim of one job: what fences every renewal and outcome (requirement G5)."""
+
+    id: UUID
+    token: int
+
+
+class Taken(NamedTuple):
+    """A job that a claim took. `payload` is JSON text; `waited` is seconds from readiness to the claim."""
+
+    id: UUID
+    topic: str
+    payload: str
+    attempt: int
+    token: int
+    until: datetime
+    max_attempts: int | None
+    waited: float
+
+    @property
+    def hold(self) -> Hold:
+        """The claim's fence."""
+        return Hold(self.id, self.token)
+
+
+class Exchange(NamedTuple):
+    """What one exchange brought: the claims whose outcome is now recorded, and the jobs taken, in order of readiness."""
+
+    settled: list[Hold]
+    taken: list[Taken]
+
+
+class Fate(NamedTuple):
+    """What a row says of a claim: its state, its fence and its owner now. A row that is gone has no fate."""
+
+    state: State
+    token: int
+    owner: str | None
+
+
+class Renewal(NamedTuple):
+    """Which leases were renewed, and which are lost for good.
+
+    A hold in neither was locked by somebody at that moment: nothing is known of it, its old deadline stands.
+    """
+
+    renewed: list[Hold]
+    lost: list[Hold]
+
+
+class Requeued(NamedTuple):
+    """A job that the reaper put back into circulation."""
+
+    id: UUID
+    topic: str
+
+
+class Depth(NamedTuple):
+    """How many jobs of a topic are in a state. Beyond the store's bound `jobs` is an estimate (`exact` False)."""
+
+    topic: str
+    state: State
+    jobs: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The table at a glance: depths by topic and state, and the age of the oldest ready job by topic, in seconds."""
+
+    depths: list[Depth]
+    oldest: dict[str, float]
+
+
+class OwnTx(Tx, Protocol):
+    """A transaction that the store opened. Its errors are the engine's, not the driver's."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether its connection is lost: whatever was done in it is undone, or unknown while a commit was on its way."""
+
+
+class Renewer(Protocol):
+    """Renews leases over a connection of its own, in the event loop that opened it (requirement L2)."""
+
+    async def renew(self, worker: str, holds: Sequence[Hold], lease: timedelta) -> Renewal:
+        """Move the end of the leases to `lease` from now by the store's clock, each only if this very claim holds it.
+
+        Never waits for a row that somebody has locked. Raises StoreUnavailable: then nothing is known.
+        """
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+
+
+class Store(Protocol):
+    """Where jobs live."""
+
+    async def open(self) -> None:
+        """Make ready to work; may be called again after `close`.
+
+        Raises SchemaError when the schema is missing, older or newer than needed; StoreUnavailable when there is no
+        answer.
+        """
+
+    async def close(self) -> None:
+        """Let go of what the store opened itself; never of the consumer's pool (requirement T6)."""
+
+    async def begin(self) -> OwnTx:
+        """Open a transaction of the queue's own. Whoever called closes it."""
+
+    async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
+        """Write the jobs, in the caller's transaction or, when None, durably before the answer; answers in order.
+
+        A key that exists makes no row and answers the id of its job. Raises PayloadError and JobError before any SQL.
+        """
+
+    async def exchange(
+        self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta
+    ) -> Exchange:
+        """Write outcomes and claim up to `limit` ready jobs, in one atomic step (C1).
+
+        Topics come first in the order given; within one: by priority, readiness, id. An outcome that is not in
+        `settled` was refused by its guard, or its row is locked by somebody: `fates` tells which.
+        """
+
+    async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:
+        """Write one outcome inside a transaction, waiting for the row. False: this claim no longer holds the job."""
+
+    async def fates(self, ids: Sequence[UUID]) -> dict[UUID, Fate]:
+        """What the rows say now; ids without a row are left out."""
+
+    async def renewer(self) -> Renewer:
+        """A renewer for the running event loop. Connects at its first renewal."""
+
+    async def cancel(self, id: UUID) -> Cancellation:
+        """Cancel a job that is not terminal, waiting for its row; answers what was found (I4)."""
+
+    async def reap(self, limit: int) -> list[Requeued]:
+        """Put up to `limit` jobs whose lease has expired back to `pending`, skipping rows that are locked (L4)."""
+
+    async def prune(self, age: timedelta, limit: int) -> list[str]:
+        """Delete up to `limit` terminal jobs older than `age`, oldest first; answers the topic of each (R1)."""
+
+    async def census(self, topics: Sequence[str]) -> Census:
+        """Depths and ages, at a cost that does not grow with the table; the topics given are always in it."""
+
+    async def find(self, id: UUID) -> JobRecord | None:
+        """A job's row as it is now; None when there is none."""

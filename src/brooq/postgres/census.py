@@ -1,0 +1,34 @@
+"""Reading the table's depths at a bounded cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from brooq.engine.store import Census, Depth
+from brooq.vocabulary.job import State
+
+SMALL_TABLE = 16 * 1024 * 1024
+"""Up to this many bytes the table is simply counted."""
+
+COUNT_BUDGET = 10_000
+"""About how many waiting rows one census looks at, over all topics."""
+
+FOREIGN_TOPICS = 200
+"""How many topics that nobody asked for are looked for."""
+
+
+async def read_census(connection: psycopg.AsyncConnection[Any], statement: str, topics: Sequence[str]) -> Census:
+    """Depths by topic and state, and the age of each topic's oldest ready job."""
+    bound = max(100, COUNT_BUDGET // max(len(topics), 1))
+    depths, oldest = [], dict.fromkeys(topics, 0.0)
+    async with psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+        await cursor.execute(statement, [list(topics), bound, FOREIGN_TOPICS, SMALL_TABLE])
+        for topic, state, count, exact, age in await cursor.fetchall():
+            if state is None:
+                oldest[topic] = age
+            else:
+                depths.append(Depth(topic, State(state), count, exact))
+    return Census(depths, oldest)

@@ -1,0 +1,102 @@
+"""Writing jobs: insert or get, without ever aborting the caller's transaction (requirement E4, reliability D4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from brooq.postgres.statement import Statements
+from brooq.vocabulary.error import JobError, PayloadError, StoreUnavailable
+from brooq.vocabulary.job import Enqueued, Job
+from brooq.vocabulary.message import text
+from brooq.vocabulary.payload import encode
+
+TRIES = 10
+"""How often a key that comes and goes (its job deleted between two statements) is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A job checked and encoded: nothing about it can be refused any more by the database."""
+
+    job: Job
+    payload: str
+    tags: str | None
+    metadata: str | None
+
+
+def prepare(jobs: Sequence[Job], max_payload: int) -> list[Prepared]:
+    """Check and encode the jobs, before any SQL, sorted by topic and key: the order in which they are locked.
+
+    Raises PayloadError naming the place (and, among several jobs, which one) and JobError.
+    """
+    prepared = []
+    for number, job in enumerate(jobs):
+        try:
+            payload = encode(job.payload, max_payload)
+        except PayloadError as error:
+            if len(jobs) == 1:
+                raise
+            raise PayloadError(text("job.of_many", number=number, problem=str(error)), error.place) from None
+        tags = encode(list(job.tags)) if job.tags else None
+        prepared.append(Prepared(job, payload, tags, _metadata(job)))
+    prepared.sort(key=lambda each: (each.job.topic, each.job.idempotency_key))
+    return prepared
+
+
+def _metadata(job: Job) -> str | None:
+    if job.metadata is None:
+        return None
+    try:
+        return encode(dict(job.metadata))
+    except (PayloadError, TypeError, ValueError):
+        raise JobError(text("job.metadata")) from None
+
+
+async def insert(
+    connection: psycopg.AsyncConnection[Any], statements: Statements, prepared: Sequence[Prepared]
+) -> dict[UUID, Enqueued]:
+    """Insert the jobs, or find the ones that stand in their way; answers by the id that each job came with.
+
+    A job whose own id is found was written by an earlier try of the same enqueue: it counts as created.
+    Raises the driver's errors.
+    """
+    answers: dict[UUID, Enqueued] = {}
+    open_jobs = list(prepared)
+    async with psycopg.AsyncRawCursor(connection) as cursor:
+        for _ in range(TRIES):
+            await cursor.execute(statements.enqueue, _columns(open_jobs))
+            created = {row[0] for row in await cursor.fetchall()}
+            answers.update((id, Enqueued(id, True)) for id in created)
+            open_jobs = [each for each in open_jobs if each.job.id not in created]
+            if not open_jobs:
+                return answers
+            keys = [each.job.idempotency_key or None for each in open_jobs]
+            ids, topics = [each.job.id for each in open_jobs], [each.job.topic for each in open_jobs]
+            await cursor.execute(statements.existing, [ids, topics, keys])
+            for wanted, found in await cursor.fetchall():
+                if answers.get(wanted, Enqueued(wanted, False)).created is False:
+                    answers[wanted] = Enqueued(found, found == wanted)
+            open_jobs = [each for each in open_jobs if each.job.id not in answers]
+            if not open_jobs:
+                return answers
+    raise StoreUnavailable(text("postgres.key_unstable", tries=TRIES))
+
+
+def _columns(prepared: Sequence[Prepared]) -> list[list[Any]]:
+    jobs = [each.job for each in prepared]
+    return [
+        [job.id for job in jobs],
+        [str(job.topic) for job in jobs],
+        [each.payload for each in prepared],
+        [job.idempotency_key or None for job in jobs],
+        [job.available_at for job in jobs],
+        [job.priority for job in jobs],
+        [job.max_attempts for job in jobs],
+        [each.tags for each in prepared],
+        [each.metadata for each in prepared],
+    ]

@@ -1,0 +1,7 @@
+-- A job's row as it is now.
+-- $1 id
+select id, topic, payload::text as payload, state, priority, attempts, max_attempts, claim_seq, expired_leases,
+       coalesce(idempotency_key, '') as idempotency_key, available_at, locked_by, locked_until, last_error,
+       failures::text as failures, tags, metadata::text as metadata, created_at, updated_at
+from "brooq".job
+where id = $1::uuid

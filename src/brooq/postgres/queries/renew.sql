@@ -1,0 +1,27 @@
+-- Renew the leases of one process: one statement for all of them, each fenced by its claim.
+--
+-- SKIP LOCKED in order of id: a settle in flight or a hand on a row must not stop the other renewals, and no two
+-- statements wait for each other crosswise. A skipped row is neither renewed nor lost, so the guard is read once more
+-- without a lock. Only locked_until changes: no index holds it, so the update is heap-only.
+-- Losing a renewal to a crash costs nothing: synchronous_commit stays as the session has it.
+-- $1 owner, $2 ids, $3 claim_seqs, $4 lease
+with mine as materialized (
+    select job.id
+    from unnest($2::uuid[], $3::bigint[]) as held (id, token)
+    join "brooq".job on job.id = held.id
+    where job.state = 'processing' and job.locked_by = $1 and job.claim_seq = held.token
+    order by job.id
+    for no key update of job skip locked
+),
+renewed as (
+    update "brooq".job set locked_until = now() + $4::interval
+    from mine
+    where job.id = mine.id
+    returning job.id
+)
+select held.id, held.token, renewed.id is not null as renewed,
+       renewed.id is null and (job.id is null) as lost
+from unnest($2::uuid[], $3::bigint[]) as held (id, token)
+left join renewed on renewed.id = held.id
+left join "brooq".job
+    on job.id = held.id and job.state = 'processing' and job.locked_by = $1 and job.claim_seq = held.token

@@ -1,0 +1,41 @@
+"""A row of the table as the vocabulary's JobRecord."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from brooq.vocabulary.job import Failure, JobRecord, State
+from brooq.vocabulary.payload import decode
+
+
+def to_record(row: Sequence[Any]) -> JobRecord:
+    """The row of `find.sql` and `list.sql`, whose columns stand in the order of JobRecord."""
+    (id, topic, payload, state, priority, attempts, max_attempts, claim_seq, expired_leases, key, available_at,
+     locked_by, locked_until, last_error, failures, tags, metadata, created_at, updated_at) = row  # fmt: skip
+    return JobRecord(
+        id=id,
+        topic=topic,
+        payload=decode(payload),
+        state=State(state),
+        priority=priority,
+        attempts=attempts,
+        max_attempts=max_attempts,
+        claim_seq=claim_seq,
+        expired_leases=expired_leases,
+        idempotency_key=key,
+        available_at=available_at,
+        locked_by=locked_by,
+        locked_until=locked_until,
+        last_error=last_error,
+        failures=tuple(
+            Failure(each["attempt"], datetime.fromisoformat(each["at"]), each["worker"], each["error"])
+            for each in json.loads(failures or "[]")
+        ),
+        tags=tuple(tags or ()),
+        metadata=json.loads(metadata) if metadata else None,
+        created_at=created_at,
+        updated_at=updated_at,
+    )

@@ -1,0 +1,57 @@
+"""The statements of the adapter: one static file each, in `queries/`, with the schema's name put in once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+
+from psycopg import sql
+
+from brooq.vocabulary.error import ConfigError
+from brooq.vocabulary.message import text
+
+PLACE = '"brooq".'
+"""How the files write the schema: they are valid SQL for a schema of that name."""
+
+MAX_IDENTIFIER_BYTES = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """Every statement of the adapter for one schema; the field `claim` is the text of `queries/claim.sql`."""
+
+    cancel: str
+    census: str
+    enqueue: str
+    exchange: str
+    existing: str
+    fates: str
+    find: str
+    prune: str
+    reap: str
+    renew: str
+    settle: str
+    version: str
+
+
+@cache
+def statements(schema: str) -> Statements:
+    """The statements for a schema. Raises ConfigError for a name that PostgreSQL cannot hold."""
+    size = len(schema.encode("utf-8", "replace"))
+    if not schema or size > MAX_IDENTIFIER_BYTES or "\0" in schema:
+        raise ConfigError([text("postgres.schema_name", schema=repr(schema), limit=MAX_IDENTIFIER_BYTES)])
+    place = quoted(schema) + "."
+    # Inside a string literal ('"brooq".job'::regclass) an apostrophe of the name has to be doubled.
+    literal = place.replace("'", "''")
+    folder = files("brooq.postgres") / "queries"
+    texts = {}
+    for each in fields(Statements):
+        source = (folder / f"{each.name}.sql").read_text(encoding="utf-8")
+        texts[each.name] = source.replace(f"'{PLACE}", f"'{literal}").replace(PLACE, place)
+    return Statements(**texts)
+
+
+def quoted(identifier: str) -> str:
+    """An identifier as SQL writes it."""
+    return sql.Identifier(identifier).as_string()

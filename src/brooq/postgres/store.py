@@ -1,0 +1,349 @@
+"""The store on PostgreSQL: the engine's verbs, one statement each."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from brooq.engine.outcome import Outcome
+from brooq.engine.store import (
+    Census,
+    Exchange,
+    Fate,
+    Hold,
+    Renewal,
+    Renewer,
+    Requeued,
+    Taken,
+)
+from brooq.postgres.census import read_census
+from brooq.postgres.enqueue import insert, prepare
+from brooq.postgres.link import Link
+from brooq.postgres.migrate import LATEST
+from brooq.postgres.record import to_record
+from brooq.postgres.statement import Statements, quoted, statements
+from brooq.postgres.trouble import PoolExhausted, translate
+from brooq.postgres.tx import OwnTx, connection_of
+from brooq.vocabulary.error import OutcomeUnknown, SchemaError, StoreError, StoreUnavailable
+from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
+from brooq.vocabulary.message import text
+from brooq.vocabulary.payload import MAX_BYTES
+from brooq.vocabulary.tx import Tx
+
+PATIENCE = 30.0
+"""After how many seconds without an answer one of the engine's own connections is given up."""
+
+TRIES = 5
+"""How often an enqueue of its own transaction is tried when the connection is lost or the database asks to retry."""
+
+T = TypeVar("T")
+Connection = psycopg.AsyncConnection[Any]
+
+
+class PostgresStore:
+    """Jobs in a table of the consumer's database.
+
+    `pool` is the consumer's: producers' calls go through it, and it is neither opened nor closed here (T6). Beside it
+    a running engine opens up to four connections of its own with the pool's parameters (two for claims and outcomes,
+    one for leases, one for upkeep), so that handlers which hold the whole pool never cost a lease or an outcome.
+    `schema` names where brooq's tables are; every statement is qualified with it, whatever search_path says.
+    `max_payload` is the largest payload in bytes of JSON.
+    """
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any],
+        schema: str = "public",
+        *,
+        max_payload: int = MAX_BYTES,
+        patience: float = PATIENCE,
+    ) -> None:
+        """Opens nothing. Raises ConfigError for an impossible schema name."""
+        self._pool = pool
+        self.schema = schema
+        self._max_payload = max_payload
+        self._patience = patience
+        self._statements: Statements = statements(schema)
+        self._lanes: list[Link] = []
+        self._free_lanes: asyncio.Queue[Link] = asyncio.Queue()
+        self._upkeep = Link(self._connect, patience)
+
+    async def open(self) -> None:
+        """Check that the database answers and its schema is the one this version needs (requirement M2)."""
+
+        async def version(connection: Connection) -> int | None:
+            rows = await _fetch(connection, self._statements.version, [])
+            found: int | None = rows[0][0]
+            return found
+
+        try:
+            found = await self._upkeep.run(version)
+        except SchemaError:
+            found = None
+        if found is None:
+            raise SchemaError(text("postgres.schema_missing", schema=quoted(self.schema)))
+        if found != LATEST:
+            key = "postgres.schema_older" if found < LATEST else "postgres.schema_newer"
+            raise SchemaError(text(key, schema=quoted(self.schema), found=found, needed=LATEST))
+
+    async def close(self) -> None:
+        """Close the engine's own connections; the consumer's pool stays as it is."""
+        for link in (*self._lanes, self._upkeep):
+            await link.close()
+        self._lanes = []
+        self._free_lanes = asyncio.Queue()
+
+    async def begin(self) -> OwnTx:
+        """A transaction on a connection of the pool, READ COMMITTED whatever the database's default (D16)."""
+        try:
+            connection = await self._pool.getconn()
+        except psycopg.Error as error:
+            raise translate(error) from None
+        autocommit = connection.autocommit
+        try:
+            # Autocommit in the driver's words: it must not send a BEGIN of its own before ours.
+            await connection.set_autocommit(True)
+            await connection.execute("begin isolation level read committed")
+        except BaseException as error:
+            await self._pool.putconn(connection)
+            if isinstance(error, psycopg.Error):
+                raise translate(error) from None
+            raise
+        return OwnTx(connection, self._pool, autocommit)
+
+    async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
+        """Write the jobs. In the caller's transaction the driver's errors reach the caller unchanged."""
+        prepared = prepare(jobs, self._max_payload)
+        if not prepared:
+            return []
+        if tx is None:
+            answers = await self._enqueue_durably(prepared)
+        else:
+            try:
+                answers = await insert(connection_of(tx), self._statements, prepared)
+            except psycopg.Error as error:
+                if isinstance(tx, OwnTx):
+                    raise translate(error) from None
+                raise
+        return [answers[job.id] for job in jobs]
+
+    async def _enqueue_durably(self, prepared: Sequence[Any]) -> dict[UUID, Enqueued]:
+        """In a transaction of its own, repeated when its fate is unknown: the ids tell what an earlier try has done."""
+        unknown = False
+        for attempt in range(TRIES):
+            try:
+                own = await self.begin()
+                try:
+                    assert own.connection is not None
+                    answers = await insert(own.connection, self._statements, prepared)
+                    await own.commit()
+                except psycopg.Error as error:
+                    await own.rollback()
+                    raise translate(error) from None
+                except BaseException:
+                    await own.rollback()
+                    raise
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                trouble: StoreError = error
+                unknown = unknown or isinstance(error, OutcomeUnknown)
+                if isinstance(error, PoolExhausted):
+                    break
+            else:
+                return answers
+            await asyncio.sleep(0.05 * 2**attempt)
+        raise OutcomeUnknown(str(trouble)) if unknown else trouble
+
+    async def exchange(
+        self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta
+    ) -> Exchange:
+        """Outcomes and the next claim in one statement, on a connection of the engine's own."""
+        parameters = [
+            worker,
+            [outcome.id for outcome in outcomes],
+            [outcome.token for outcome in outcomes],
+            [str(outcome.state) for outcome in outcomes],
+            [outcome.error for outcome in outcomes],
+            [outcome.delay for outcome in outcomes],
+            [outcome.refund for outcome in outcomes],
+            list(topics),
+            limit,
+            lease,
+        ]
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return await _fetch(connection, self._statements.exchange, parameters)
+
+        rows = await self._on_lane(work)
+        settled, claimed = [], []
+        for row in rows:
+            if row[2] is None:
+                settled.append(Hold(row[0], row[1]))
+            else:
+                claimed.append(row)
+        # RETURNING has no order of its own: a topic's jobs start by priority, readiness, id (G4.10).
+        claimed.sort(key=lambda row: (row[8], row[9], row[0]))
+        return Exchange(
+            settled,
+            [Taken(row[0], row[2], row[3], row[4], row[1], row[5], row[6], max(row[7], 0.0)) for row in claimed],
+        )
+
+    async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:
+        """One outcome inside a transaction."""
+        parameters = [
+            worker, outcome.id, outcome.token, str(outcome.state), outcome.error, outcome.delay, outcome.refund,
+        ]  # fmt: skip
+        try:
+            return bool(await _fetch(connection_of(tx), self._statements.settle, parameters))
+        except psycopg.Error as error:
+            raise translate(error) from None
+
+    async def fates(self, ids: Sequence[UUID]) -> dict[UUID, Fate]:
+        """What the rows say now."""
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return await _fetch(connection, self._statements.fates, [list(ids)])
+
+        return {row[0]: Fate(State(row[1]), row[2], row[3]) for row in await self._upkeep.run(work)}
+
+    async def renewer(self) -> Renewer:
+        """A renewer with a connection of its own in the running loop."""
+        return PostgresRenewer(Link(self._connect, self._patience), self._statements)
+
+    async def cancel(self, id: UUID) -> Cancellation:
+        """Through the pool: it is a caller's request, and may wait for a lock on the row."""
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return await _fetch(connection, self._statements.cancel, [id])
+
+        rows = await self._in_own_transaction(work)
+        if not rows:
+            return Cancellation(False, None)
+        return Cancellation(rows[0][2], State(rows[0][0]), rows[0][1])
+
+    async def reap(self, limit: int) -> list[Requeued]:
+        """Expired leases back into circulation."""
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return await _fetch(connection, self._statements.reap, [limit])
+
+        return [Requeued(row[0], row[1]) for row in await self._upkeep.run(work, writing=True)]
+
+    async def prune(self, age: timedelta, limit: int) -> list[str]:
+        """One batch of old terminal jobs deleted."""
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return await _fetch(connection, self._statements.prune, [age, limit])
+
+        return [row[0] for row in await self._upkeep.run(work, writing=True)]
+
+    async def census(self, topics: Sequence[str]) -> Census:
+        """Depths and ages at a bounded cost."""
+
+        async def work(connection: Connection) -> Census:
+            return await read_census(connection, self._statements.census, topics)
+
+        return await self._upkeep.run(work)
+
+    async def find(self, id: UUID) -> JobRecord | None:
+        """A job's row; a read needs no transaction (T5)."""
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return await _fetch(connection, self._statements.find, [id])
+
+        rows = await self._in_own_transaction(work)
+        return to_record(rows[0]) if rows else None
+
+    async def _in_own_transaction(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Through the consumer's pool, READ COMMITTED."""
+        own = await self.begin()
+        try:
+            assert own.connection is not None
+            result = await work(own.connection)
+            await own.commit()
+        except psycopg.Error as error:
+            await own.rollback()
+            raise translate(error, writing=True) from None
+        except BaseException:
+            await own.rollback()
+            raise
+        return result
+
+    async def _on_lane(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """On whichever of the engine's lanes is free; as many are made as are used at one time."""
+        if self._free_lanes.empty():
+            lane = Link(self._connect, self._patience)
+            self._lanes.append(lane)
+        else:
+            lane = self._free_lanes.get_nowait()
+        try:
+            return await lane.run(work, writing=True)
+        finally:
+            if lane in self._lanes:
+                self._free_lanes.put_nowait(lane)
+
+    async def _connect(self) -> Connection:
+        """A connection with the pool's parameters, for statements that are transactions of their own.
+
+        A single statement cannot say its isolation level: where the database's default is another than READ COMMITTED,
+        the session is told (D16). Behind a transaction pooler that would leak, so there it is set only if it must be.
+        """
+        conninfo, kwargs = await _resolve(self._pool.conninfo), dict(await _resolve(self._pool.kwargs) or {})
+        for name in ("autocommit", "row_factory", "cursor_factory"):
+            kwargs.pop(name, None)
+        kwargs.setdefault("connect_timeout", 10)
+        kwargs.setdefault("application_name", "brooq")
+        connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs)
+        try:
+            rows = await _fetch(connection, "select current_setting('default_transaction_isolation')", [])
+            if rows[0][0] != "read committed":
+                await connection.execute("set default_transaction_isolation to 'read committed'")
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+
+class PostgresRenewer:
+    """Renews leases over its own connection."""
+
+    def __init__(self, link: Link, queries: Statements) -> None:
+        """`link` belongs to the running loop."""
+        self._link = link
+        self._statements = queries
+
+    async def renew(self, worker: str, holds: Sequence[Hold], lease: timedelta) -> Renewal:
+        """One statement for all leases."""
+        parameters = [worker, [hold.id for hold in holds], [hold.token for hold in holds], lease]
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return await _fetch(connection, self._statements.renew, parameters)
+
+        rows = await self._link.run(work)
+        return Renewal(
+            [Hold(row[0], row[1]) for row in rows if row[2]],
+            [Hold(row[0], row[1]) for row in rows if row[3]],
+        )
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._link.close()
+
+
+async def _fetch(connection: Connection, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+    async with psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+        await cursor.execute(statement, parameters)
+        return await cursor.fetchall()
+
+
+async def _resolve(value: Any) -> Any:
+    """The pool takes its parameters as values or as functions, async ones too."""
+    if callable(value):
+        value = value()
+    return await value if inspect.isawaitable(value) else value

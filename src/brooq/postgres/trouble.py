@@ -1,0 +1,43 @@
+"""What an error of the driver means for the engine (reliability.md 2.3): try again, unknown, refused, or schema."""
+
+from __future__ import annotations
+
+import psycopg
+import psycopg_pool
+
+from brooq.postgres.dsn import mask
+from brooq.vocabulary.error import BrooqError, OutcomeUnknown, SchemaError, StoreRefused, StoreUnavailable
+from brooq.vocabulary.message import text
+
+_SCHEMA = {"42P01", "42703", "42883", "3F000"}
+_CONNECTION_LOST = {"57P01", "57P02", "57P03", "25P03", "25P04"}
+
+
+class PoolExhausted(StoreUnavailable):
+    """No connection of the consumer's pool became free in time: waiting once more would only double the wait."""
+
+
+def translate(error: psycopg.Error, *, writing: bool = False) -> BrooqError:
+    """The engine's word for a driver's error. `writing`: a commit may have been on its way when it came."""
+    state = error.sqlstate
+    if isinstance(error, psycopg_pool.PoolTimeout):
+        return PoolExhausted(text("postgres.pool_exhausted", reason=_first_line(error)))
+    if state is None:
+        if isinstance(error, (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError)):
+            return StoreRefused(_first_line(error))
+        # Lost on the way, or never there: psycopg gives connect-time errors no SQLSTATE.
+        return OutcomeUnknown(_first_line(error)) if writing else StoreUnavailable(_first_line(error))
+    if state in _SCHEMA:
+        return SchemaError(text("postgres.schema_broken", reason=_first_line(error)))
+    if state.startswith(("22", "23")):
+        return StoreRefused(_first_line(error))
+    if writing and (state in _CONNECTION_LOST or state.startswith("08")):
+        return OutcomeUnknown(_first_line(error))
+    return StoreUnavailable(_first_line(error))
+
+
+def _first_line(error: psycopg.Error) -> str:
+    """Without DETAIL, which quotes the row, and without a password."""
+    primary = error.diag.message_primary
+    message = primary or (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return mask(message)
