@@ -17,7 +17,7 @@ from uuid import UUID
 
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import Census, Depth, Exchange, Fate, Hold, Renewal, Renewer, Requeued, Taken
-from brooq.vocabulary.error import PayloadError, TxError
+from brooq.vocabulary.error import PayloadError, StoreBusy, TxError
 from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES, decode, encode
@@ -25,6 +25,7 @@ from brooq.vocabulary.tx import Tx
 
 WAITING = (State.PENDING, State.FAILED)
 MAX_FAILURES = 10
+LOCK_TIMEOUT = 1.0
 
 
 @dataclass(slots=True)
@@ -128,13 +129,19 @@ class MemoryStore:
     async def exchange(
         self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta
     ) -> Exchange:
-        """Outcomes, then the next claim."""
+        """Outcomes, then the next claim. Waits a second for rows that a transaction has locked, then gives up."""
+        try:
+            async with asyncio.timeout(LOCK_TIMEOUT):
+                for outcome in outcomes:
+                    await self._unlocked(outcome.id)
+        except TimeoutError:
+            raise StoreBusy("canceling statement due to lock timeout") from None
         settled = []
         # As in one SQL statement, the claim sees the table as it was before the outcomes.
         ready = list(self._ready(topics, limit))
         for outcome in outcomes:
             row = self._rows.get(outcome.id)
-            if row is not None and row.locked is None and self._holds(row.record, worker, outcome.token):
+            if row is not None and self._holds(row.record, worker, outcome.token):
                 row.record = self._after(row.record, outcome)
                 settled.append(Hold(outcome.id, outcome.token))
         taken = [self._take(row, worker, lease) for row in ready]
@@ -164,8 +171,7 @@ class MemoryStore:
 
     async def cancel(self, id: UUID) -> Cancellation:
         """Cancel a job that is not terminal; waits for whoever has the row locked."""
-        while (row := self._rows.get(id)) is not None and row.locked is not None:
-            await row.locked.ended.wait()
+        row = await self._unlocked(id)
         if row is None:
             return Cancellation(False, None)
         before = row.record
@@ -297,6 +303,12 @@ class MemoryStore:
         if row.record.idempotency_key:
             self._keys[key] = id
         return Enqueued(id, True)
+
+    async def _unlocked(self, id: UUID) -> _Row | None:
+        """The row, once no transaction has it locked."""
+        while (row := self._rows.get(id)) is not None and row.locked is not None:
+            await row.locked.ended.wait()
+        return row
 
     def _mine(self, tx: Tx) -> MemoryTx:
         if not isinstance(tx, MemoryTx) or tx.store is not self or tx.ended.is_set():

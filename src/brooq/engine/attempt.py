@@ -18,8 +18,23 @@ log = logging.getLogger("brooq")
 class Attempt:
     """What the engine knows of one run of one handler."""
 
-    __slots__ = ("_timer", "_watchdog", "claim", "claimed_at", "detached", "ended_at", "error", "hold", "hung", "kind",
-                 "max_attempts", "started_at", "task", "waited")  # fmt: skip
+    __slots__ = (  # fmt: skip
+        "_timer",
+        "_watchdog",
+        "claim",
+        "claimed_at",
+        "closing",
+        "detached",
+        "ended_at",
+        "error",
+        "hold",
+        "hung",
+        "kind",
+        "max_attempts",
+        "started_at",
+        "task",
+        "waited",
+    )
 
     def __init__(self, taken: Taken, kind: Kind, worker: str, claimed_at: float, now: float) -> None:
         """`claimed_at` and `now` are readings of the engine's clock."""
@@ -43,6 +58,8 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.detached = False
         """Its outcome is no longer the handler's to decide: recorded already, or nobody's (the lease is lost)."""
+        self.closing = False
+        """The handler has succeeded; the transaction that closes the job is under way."""
         self.hung = False
         self._timer: asyncio.TimerHandle | None = None
         self._watchdog: asyncio.TimerHandle | None = None

@@ -49,7 +49,11 @@ class Pulse:
                 log.warning(text("engine.unavailable", loop=self.name, failures=self.failures, reason=error))
             else:
                 log.error(text("engine.loop_failed", loop=self.name, reason=repr(error)), exc_info=error)
-        top = min(0.1 * 2.0 ** min(self.failures - 1, 10), 5.0)
+        return self.pause()
+
+    def pause(self) -> float:
+        """How long to wait after that many failures in a row, in seconds."""
+        top = min(0.1 * 2.0 ** min(max(self.failures - 1, 0), 10), 5.0)
         return self._runtime.random.uniform(top / 2, top)
 
     @property

@@ -12,7 +12,7 @@ from brooq.engine.listeners import Listeners
 from brooq.engine.metrics import Metrics
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import Fate, Hold, Store
-from brooq.vocabulary.error import StoreRefused
+from brooq.vocabulary.error import StoreBusy, StoreError, StoreRefused
 from brooq.vocabulary.event import Event, JobCanceled, JobDead, JobDone, JobFailed, JobRequeued
 from brooq.vocabulary.job import State
 from brooq.vocabulary.message import text
@@ -52,10 +52,10 @@ class Recorder:
         self._listeners = listeners
 
     async def confirm(self, entries: Sequence[Entry], settled: Sequence[Hold]) -> list[Entry]:
-        """Sort out what an exchange answered; answers what has to be sent again.
+        """Sort out what an exchange answered; answers what has to be written once more, alone.
 
-        Zero rows are an answer, not an error (C11): the lease was lost or the job canceled. But a row that somebody
-        holds locked was only skipped, and one whose first answer was lost may be recorded already: the row tells.
+        Zero rows are an answer, not an error (C11): the lease was lost or the job canceled. But an outcome whose first
+        answer was lost may be recorded already: the row tells.
         """
         if len(settled) == len(entries):
             self.landed(entries, recorded=True)
@@ -63,43 +63,41 @@ class Recorder:
         done = set(settled)
         self.landed([entry for entry in entries if entry.hold in done], recorded=True)
         missing = [entry for entry in entries if entry.hold not in done]
-        fates = await self._store.fates([entry.outcome.id for entry in missing])
+        try:
+            fates = await self._store.fates([entry.outcome.id for entry in missing])
+        except StoreError:
+            for entry in missing:
+                entry.uncertain = True
+            return missing
         again = []
         for entry in missing:
             fate = fates.get(entry.outcome.id)
-            if fate is not None and self.holds(fate, entry):
+            if fate == Fate(State.PROCESSING, entry.outcome.token, self._worker):
                 again.append(entry)
             else:
                 self.landed([entry], recorded=entry.uncertain and fate is not None and recorded_as(fate, entry.outcome))
         return again
 
-    def holds(self, fate: Fate, entry: Entry) -> bool:
-        """Whether this very claim still holds the job."""
-        return fate == Fate(State.PROCESSING, entry.outcome.token, self._worker)
+    async def separate(self, entries: Sequence[Entry], error: BaseException) -> list[Entry]:
+        """Write the outcomes of an exchange that one of them spoiled, one by one: neither data that the database
+        refuses nor a row that somebody keeps locked costs the neighbours their outcome. Answers what is left to do."""
+        if len(entries) == 1 and isinstance(error, StoreRefused):
+            return self._mend(entries[0], error)
+        return [left for entry in entries for left in await self.alone(entry)]
 
-    async def failed(self, entries: Sequence[Entry], error: BaseException) -> list[Entry]:
-        """Sort out an exchange that raised; answers what has to be sent again.
-
-        Data that the database refuses is looked for one by one, so that one bad row never costs its neighbours their
-        outcome; a failure whose text is refused is recorded with a fixed one (reliability D5).
-        """
-        if not isinstance(error, StoreRefused):
-            for entry in entries:
-                entry.uncertain = True
-            return list(entries)
-        if len(entries) > 1:
-            return [left for entry in entries for left in await self._alone(entry)]
-        return [left for entry in entries for left in self._mend(entry, error)]
-
-    async def _alone(self, entry: Entry) -> list[Entry]:
+    async def alone(self, entry: Entry) -> list[Entry]:
+        """Write one outcome; answers it when it has to be tried again."""
         try:
             exchange = await self._store.exchange(self._worker, [entry.outcome], [], 0, self._keeper.lease)
+            return await self.confirm([entry], exchange.settled)
         except StoreRefused as error:
             return self._mend(entry, error)
-        except Exception:  # noqa: BLE001  whatever it is, the next exchange meets it again and reports it
+        except StoreBusy:
+            return [entry]
+        except Exception as error:  # noqa: BLE001  whatever it is, the lanes meet it too and report it
+            log.debug("writing the outcome of %s alone: %r", entry.outcome.id, error)
             entry.uncertain = True
             return [entry]
-        return await self.confirm([entry], exchange.settled)
 
     def _mend(self, entry: Entry, error: BaseException) -> list[Entry]:
         if entry.outcome.error not in (None, UNRECORDABLE):

@@ -141,7 +141,8 @@ class Store(Protocol):
         """Write outcomes and claim up to `limit` ready jobs, in one atomic step (C1).
 
         Topics come first in the order given; within one: by priority, readiness, id. An outcome that is not in
-        `settled` was refused by its guard, or its row is locked by somebody: `fates` tells which.
+        `settled` was refused by its guard: this claim no longer holds the job. Raises StoreBusy, with nothing done, when
+        a row of the outcomes stayed locked by somebody for about a second; StoreRefused when data was refused.
         """
 
     async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:

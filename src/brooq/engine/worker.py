@@ -1,18 +1,14 @@
-"""The worker: fills its slots with claimed jobs and writes what became of them.
-
-Lanes exchange with the store: whatever has ended while the last exchange was on its way goes out with the next one,
-together with a claim for the slots that are free. With two lanes the handlers work while the database does.
-"""
+"""The worker: fills its slots with claimed jobs, and says what became of them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 
 from brooq.engine.attempt import Attempt
 from brooq.engine.closing import Closing
 from brooq.engine.config import Config
+from brooq.engine.exchanger import Exchanger
 from brooq.engine.keeper import LeaseKeeper
 from brooq.engine.kind import Kind
 from brooq.engine.listeners import Listeners
@@ -28,13 +24,6 @@ from brooq.vocabulary.message import text
 from brooq.vocabulary.signal import Interruption, LeaseLost, ShuttingDown, Signal
 
 log = logging.getLogger("brooq")
-
-LANES = 2
-FEW_SLOTS = 8
-"""Below this many slots one lane is enough: splitting them would only halve the batches."""
-
-LOCKED_ROW_PAUSE = 0.1
-"""After how many seconds an outcome whose row was locked by somebody is sent again."""
 
 EXIT_MARGIN = 2.0
 """How many seconds a handler interrupted by a shutdown has to exit before its job is handed back all the same."""
@@ -66,39 +55,24 @@ class Worker:
         self._listeners = listeners
         self._runtime = runtime
         self._recorder = Recorder(store, name, self.keeper, metrics, listeners)
-        self._topics = deque(kinds)
+        self._exchanger = Exchanger(
+            store, name, kinds, config, self._recorder, runtime, free=self._free, begin=self._begin
+        )
         self._running: dict[Hold, Attempt] = {}
-        self._entries: list[Entry] = []
-        self._reserved = 0
-        self._exchanging = 0
-        self._deferred = 0
-        self._hungry = True
         self._stopping = False
-        self._finished = False
-        self._work = asyncio.Event()
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self._hastened: float | None = None
         self._hasten = asyncio.Event()
-        self._progress = asyncio.Event()
-        self._lanes: list[asyncio.Task[None]] = []
-        self.pulses: list[Pulse] = []
-        lanes = 1 if config.workers < FEW_SLOTS else LANES
-        self._share = -(-config.workers // lanes)
-        self._lane_count = lanes
 
     def start(self) -> None:
         """Start keeping leases and exchanging."""
         self.keeper.start()
-        loop = asyncio.get_running_loop()
-        for number in range(self._lane_count):
-            pulse = Pulse(f"lane {number + 1}", self._runtime)
-            self.pulses.append(pulse)
-            self._lanes.append(loop.create_task(self._lane(pulse), name=f"brooq {pulse.name}"))
+        self._exchanger.start()
 
     def nudge(self) -> None:
         """There may be jobs: look now."""
-        self._hungry = True
-        self._work.set()
+        self._exchanger.look()
 
     async def poll(self) -> None:
         """The tick of the poll loop: polling is the truth, everything else only hastens it."""
@@ -122,75 +96,20 @@ class Worker:
         hung = sum(attempt.hung for attempt in self._running.values())
         return hung >= self._config.workers
 
-    # --- exchanging ---
+    @property
+    def pulses(self) -> list[Pulse]:
+        """How the lanes are."""
+        return self._exchanger.pulses
 
-    async def _lane(self, pulse: Pulse) -> None:
-        try:
-            while not self._finished:
-                if not self._entries and not (self._hungry and self._free()):
-                    self._work.clear()
-                    await self._work.wait()
-                    continue
-                try:
-                    await self._exchange()
-                except Exception as error:  # noqa: BLE001  a lane must survive whatever it meets (fault 50)
-                    await asyncio.sleep(pulse.stumble(error))
-                else:
-                    pulse.beat()
-        finally:
-            pulse.alive = False
+    # --- attempts ---
 
     def _free(self) -> int:
-        if self._stopping:
-            return 0
-        return min(self._config.workers - len(self._running) - self._reserved, self._share)
-
-    async def _exchange(self) -> None:
-        entries, self._entries = self._entries, []
-        limit = max(self._free(), 0)
-        self._topics.rotate(-1)
-        self._reserved += limit
-        self._exchanging += 1
-        sent = self._runtime.clock()
-        try:
-            exchange = await self._store.exchange(
-                self.name, [entry.outcome for entry in entries], self._topics, limit, self._lease
-            )
-            self._reserved -= limit
-            limit, reserved = 0, limit
-            if reserved:
-                self._hungry = len(exchange.taken) >= reserved
-            self._begin(exchange.taken, sent)
-            if entries:
-                self._defer(await self._recorder.confirm(entries, exchange.settled))
-        except BaseException as error:
-            self._entries = await self._recorder.failed(entries, error) + self._entries
-            raise
-        finally:
-            self._reserved -= limit
-            self._exchanging -= 1
-            self._progress.set()
-
-    def _defer(self, entries: list[Entry]) -> None:
-        """Send these again a little later: somebody has a hand on their rows."""
-        if not entries:
-            return
-        self._deferred += 1
-
-        def resume() -> None:
-            self._deferred -= 1
-            self._entries.extend(entries)
-            self._work.set()
-
-        asyncio.get_running_loop().call_later(LOCKED_ROW_PAUSE, resume)
+        return 0 if self._stopping else self._config.workers - len(self._running)
 
     def _begin(self, taken: list[Taken], sent: float) -> None:
-        if not taken:
-            return
         if self._stopping:
             # Claimed, never started: straight back (U3).
-            self._entries.extend(Entry(None, each.topic, released(each.id, each.token)) for each in taken)
-            self._work.set()
+            self._exchanger.send(Entry(None, each.topic, released(each.id, each.token)) for each in taken)
             return
         loop = asyncio.get_running_loop()
         now = self._runtime.clock()
@@ -233,6 +152,7 @@ class Worker:
         claim = attempt.claim
         if outcome.state is State.DONE and (claim._callbacks or claim._chained):  # noqa: SLF001  the engine made it
             closing = Closing(self._store, self.name, attempt, outcome, self._runtime)
+            attempt.closing = True
             attempt.task = asyncio.get_running_loop().create_task(self._close(attempt, closing))
         else:
             self._record(attempt, outcome)
@@ -253,15 +173,15 @@ class Worker:
         return outcome
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
-        self._entries.append(Entry(attempt, attempt.kind.topic, outcome))
-        self._work.set()
+        self._exchanger.send([Entry(attempt, attempt.kind.topic, outcome)])
 
     def _leave(self, attempt: Attempt) -> None:
         """The slot is free again."""
         if self._running.get(attempt.hold) is attempt:
             del self._running[attempt.hold]
-        self._work.set()
-        self._settle_down()
+        self._exchanger.freed()
+        if not self._running:
+            self._quiet.set()
 
     async def _close(self, attempt: Attempt, closing: Closing) -> None:
         """Close the job in a transaction of its own, with the handler's callbacks and chained jobs."""
@@ -320,7 +240,7 @@ class Worker:
         for hold in holds:
             self.keeper.release(hold)
             attempt = self._running.get(hold)
-            if attempt is None or attempt.detached:
+            if attempt is None or attempt.detached or attempt.closing:
                 continue  # its outcome is on its way: the guard decides
             attempt.detached = True
             topic = attempt.kind.topic
@@ -345,59 +265,40 @@ class Worker:
 
     def hasten(self) -> None:
         """Cut short every grace of a stop in progress."""
+        self._hastened = self._runtime.clock() + EXIT_MARGIN
         self._hasten.set()
 
     async def stop(self, grace: float) -> None:
         """Claim no more, let handlers end within `grace` seconds, interrupt the rest, hand back what is left, and write
-        every outcome that can be written."""
+        every outcome that can be written: what cannot before its lease has run out would be refused anyway."""
         self._stopping = True
-        self._work.set()
-        await self._until_quiet(grace)
+        await self._until_quiet(grace, self._hasten)
         for attempt in list(self._running.values()):
-            if not attempt.detached:
+            if not attempt.detached and not attempt.closing:
                 cause = text("engine.shutting_down", job=attempt.hold.id)
                 attempt.interrupt(ShuttingDown(cause), EXIT_MARGIN, self._hung)
-        await self._until_quiet(min(EXIT_MARGIN, self._config.watchdog_seconds), hasty=False)
+        await self._until_quiet(min(EXIT_MARGIN, self._config.watchdog_seconds))
         self.abandoned = list(self._running.values())
         for attempt in self.abandoned:
-            self._hung(attempt)
-            if not attempt.detached:
-                self._record(attempt, released(*attempt.hold))
-                attempt.detached = True
-        await self._flush()
-        self._finished = True
-        self._work.set()
-        for lane in self._lanes:
-            lane.cancel()
-        if self._lanes:
-            await asyncio.wait(self._lanes)
+            self._abandon(attempt)
+        await self._exchanger.flush(self._config.lease_seconds, lambda: self._hastened)
+        await self._exchanger.stop()
         await self.keeper.stop()
 
-    async def _until_quiet(self, seconds: float, *, hasty: bool = True) -> None:
-        waits = [asyncio.ensure_future(self._quiet.wait())]
-        if hasty:
-            waits.append(asyncio.ensure_future(self._hasten.wait()))
+    def _abandon(self, attempt: Attempt) -> None:
+        """The handler (or its callback) does not exit: its job must not wait for that."""
+        self._hung(attempt)
+        if attempt.detached:
+            return
+        if attempt.closing and attempt.task is not None:
+            attempt.task.cancel()  # its transaction rolls back, and lets go of the row
+        cause = attempt.claim.interruption
+        spent = cause is not None and not isinstance(cause, ShuttingDown)
+        self._record(attempt, self._decide(attempt) if spent else released(*attempt.hold))
+        attempt.detached = True
+
+    async def _until_quiet(self, seconds: float, hasten: asyncio.Event | None = None) -> None:
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._quiet, hasten) if event is not None]
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-
-    async def _flush(self) -> None:
-        """Write the last outcomes. What cannot be written before its lease has run out is refused anyway."""
-        deadline = self._runtime.clock() + self._config.lease_seconds
-        while self._entries or self._exchanging or self._deferred:
-            left = deadline - self._runtime.clock()
-            if self._hasten.is_set():
-                left = min(left, EXIT_MARGIN)
-            if left <= 0:
-                log.error(text("engine.outcomes_left", count=len(self._entries)))
-                return
-            self._progress.clear()
-            try:
-                async with asyncio.timeout(min(left, LOCKED_ROW_PAUSE)):
-                    await self._progress.wait()
-            except TimeoutError:
-                pass
-
-    def _settle_down(self) -> None:
-        if not self._running:
-            self._quiet.set()

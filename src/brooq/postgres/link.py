@@ -29,6 +29,7 @@ class Link:
         self._patience = patience
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
+        self._aloud = False
 
     async def run(self, work: Callable[[Connection], Awaitable[T]], *, writing: bool = False) -> T:
         """Do the work on the connection. Raises the engine's StoreError or SchemaError, never the driver's error."""
@@ -38,8 +39,9 @@ class Link:
             # Not asyncio.timeout: on a dead link psycopg spends its cancellation asking the server over that link.
             alarm = loop.call_later(self._patience, sever, connection)
             try:
-                return await work(connection)
+                return await self._do(work, connection)
             except psycopg.Error as error:
+                await self._roll_back(connection)
                 raise translate(error, writing=writing) from None
             except BaseException:
                 # Canceled in the middle: what the server does now is unknown, so the connection cannot be used again.
@@ -55,12 +57,36 @@ class Link:
         async with self._lock:
             await self._drop()
 
+    async def _do(self, work: Callable[[Connection], Awaitable[T]], connection: Connection) -> T:
+        """A single statement is a transaction of its own, and cannot say its isolation level: where the default is
+        another than READ COMMITTED, an explicit transaction says it aloud (reliability D16). Never a session SET: behind
+        a pooler it would be somebody else's."""
+        if not self._aloud:
+            return await work(connection)
+        await connection.execute("begin isolation level read committed")
+        result = await work(connection)
+        await connection.execute("commit")
+        return result
+
+    async def _roll_back(self, connection: Connection) -> None:
+        if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            return
+        try:
+            await connection.rollback()
+        except psycopg.Error:
+            pass  # lost: the server rolls back by itself
+
     async def _ready(self) -> Connection:
         if self._connection is None or self._connection.closed:
             try:
-                self._connection = await self._connect()
+                connection = await self._connect()
+                self._connection = connection
+                cursor = await connection.execute("select current_setting('default_transaction_isolation')")
+                row = await cursor.fetchone()
             except psycopg.Error as error:
+                await self._drop()
                 raise translate(error) from None
+            self._aloud = row is None or row[0] != "read committed"
         return self._connection
 
     async def _drop(self) -> None:

@@ -289,25 +289,13 @@ class PostgresStore:
                 self._free_lanes.put_nowait(lane)
 
     async def _connect(self) -> Connection:
-        """A connection with the pool's parameters, for statements that are transactions of their own.
-
-        A single statement cannot say its isolation level: where the database's default is another than READ COMMITTED,
-        the session is told (D16). Behind a transaction pooler that would leak, so there it is set only if it must be.
-        """
+        """A connection with the pool's parameters, for statements that are transactions of their own."""
         conninfo, kwargs = await _resolve(self._pool.conninfo), dict(await _resolve(self._pool.kwargs) or {})
         for name in ("autocommit", "row_factory", "cursor_factory"):
             kwargs.pop(name, None)
         kwargs.setdefault("connect_timeout", 10)
         kwargs.setdefault("application_name", "brooq")
-        connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs)
-        try:
-            rows = await _fetch(connection, "select current_setting('default_transaction_isolation')", [])
-            if rows[0][0] != "read committed":
-                await connection.execute("set default_transaction_isolation to 'read committed'")
-        except BaseException:
-            await connection.close()
-            raise
-        return connection
+        return await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs)
 
 
 class PostgresRenewer:

@@ -6,7 +6,7 @@ import psycopg
 import psycopg_pool
 
 from brooq.postgres.dsn import mask
-from brooq.vocabulary.error import BrooqError, OutcomeUnknown, SchemaError, StoreRefused, StoreUnavailable
+from brooq.vocabulary.error import BrooqError, OutcomeUnknown, SchemaError, StoreBusy, StoreRefused, StoreUnavailable
 from brooq.vocabulary.message import text
 
 _SCHEMA = {"42P01", "42703", "42883", "3F000"}
@@ -31,6 +31,8 @@ def translate(error: psycopg.Error, *, writing: bool = False) -> BrooqError:
         return SchemaError(text("postgres.schema_broken", reason=_first_line(error)))
     if state.startswith(("22", "23")):
         return StoreRefused(_first_line(error))
+    if state == "55P03":
+        return StoreBusy(_first_line(error))
     if writing and (state in _CONNECTION_LOST or state.startswith("08")):
         return OutcomeUnknown(_first_line(error))
     return StoreUnavailable(_first_line(error))

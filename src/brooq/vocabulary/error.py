@@ -72,6 +72,10 @@ class StoreUnavailable(StoreError):
     """The store gave no answer, or refused for the moment; the same call may work later."""
 
 
+class StoreBusy(StoreUnavailable):
+    """Somebody kept a row locked for longer than the store waits."""
+
+
 class OutcomeUnknown(StoreError):
     """The connection was lost while the answer to a commit was on its way: it may have happened (requirement G6)."""
 
