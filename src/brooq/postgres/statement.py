@@ -28,10 +28,13 @@ class Statements:
     existing: str
     fates: str
     find: str
+    list: str
     prune: str
     reap: str
     renew: str
+    server: str
     settle: str
+    topics: str
     version: str
 
 
