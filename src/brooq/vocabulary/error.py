@@ -11,6 +11,7 @@ BrooqError
 ├── SchemaError              the schema in the database is missing, older or newer
 ├── StoreError               the store did not do what was asked
 │   ├── StoreUnavailable     no answer, or a passing refusal: the same call may work later
+│   │   └── StoreBusy        somebody kept a row locked for longer than the store waits
 │   ├── OutcomeUnknown       the answer to a commit was lost: it may have happened
 │   └── StoreRefused         the data itself was refused: repeating cannot help
 ├── Signal                   what a handler raises to steer its job, see `signal`

@@ -185,7 +185,7 @@ def printable(string: str) -> str:
 
 def _integer(value: int, place: str) -> str:
     # bit_length first: turning a huge integer into digits raises ValueError, and takes long.
-    if value.bit_length() > MAX_DIGITS * 3.32:
+    if value.bit_length() > MAX_DIGITS * 3.3219:
         raise PayloadError(text("payload.number_too_long", place=place, limit=MAX_DIGITS), place)
     return int.__repr__(value)
 

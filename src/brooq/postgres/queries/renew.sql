@@ -17,11 +17,11 @@ renewed as (
     update "brooq".job set locked_until = now() + $4::interval
     from mine
     where job.id = mine.id
-    returning job.id
+    returning job.id, job.claim_seq
 )
 select held.id, held.token, renewed.id is not null as renewed,
        renewed.id is null and (job.id is null) as lost
 from unnest($2::uuid[], $3::bigint[]) as held (id, token)
-left join renewed on renewed.id = held.id
+left join renewed on renewed.id = held.id and renewed.claim_seq = held.token
 left join "brooq".job
     on job.id = held.id and job.state = 'processing' and job.locked_by = $1 and job.claim_seq = held.token
