@@ -1,0 +1,49 @@
+"""A group whose commands are imported when they are asked for: `brooq --help` must not wait for a database driver."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+
+import click
+
+from brooq.vocabulary.message import text
+
+
+class LazyGroup(click.Group):
+    """Commands by name, each as `module:attribute`; their one-line help is the text `command.<name>`."""
+
+    def __init__(self, name: str, places: Mapping[str, str], help: str) -> None:
+        """Nothing is imported."""
+        super().__init__(
+            name, help=help, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+        )
+        self._places = places
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """In the order of the table: as one meets them."""
+        return list(self._places)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import the command."""
+        if name not in self._places:
+            return None
+        module, _, attribute = self._places[name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list, without importing what is listed."""
+        with formatter.section(text("command.commands")):
+            formatter.write_dl([(name, text(f"command.{name}")) for name in self._places])
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may have been meant."""
+        if args and args[0] not in self._places and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], self._places, 1, 0.5)
+            hint = text("setting.did_you_mean", name=close[0]) if close else ""
+            context.fail(text("command.no_such", name=args[0][:80]) + hint)
+        return super().resolve_command(context, args)

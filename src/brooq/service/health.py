@@ -1,0 +1,105 @@
+"""What `/healthz` says: whether the database answers, the schema is right, and the engine's loops run (O2)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from brooq.engine.queue import Queue
+from brooq.vocabulary.error import SchemaError
+
+PATIENCE = 2.0
+"""For how many seconds the database is waited for: who asks wants an answer, even when there is none to be had."""
+
+OK, NO_ANSWER, WRONG, UNKNOWN, STARTING = "ok", "no answer", "wrong", "unknown", "starting"
+
+
+class Probe(Protocol):
+    """Asks the database for its schema, over a connection that nothing else uses."""
+
+    async def open(self) -> None:
+        """Ask. Raises SchemaError when the schema is wrong, and anything when there is no answer."""
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The parts, each by a fixed word: nothing in it tells where the database is."""
+
+    database: str
+    schema: str
+    loops: dict[str, str]
+    slots: str
+    running: bool
+
+    @property
+    def well(self) -> bool:
+        """All of it."""
+        parts = (self.database, self.schema, self.slots, *self.loops.values())
+        return self.running and all(part == OK for part in parts)
+
+    def as_json(self) -> dict[str, object]:
+        """For whoever reads it, with what is not well said once more in one list."""
+        parts = {"database": self.database, "schema": self.schema, "slots": self.slots, **self.loops}
+        wrong = [f"{name}: {part}" for name, part in parts.items() if part != OK]
+        if not self.running:
+            wrong.append("queue: not running")
+        return {
+            "well": self.well,
+            "database": self.database,
+            "schema": self.schema,
+            "loops": self.loops,
+            "slots": self.slots,
+            "running": self.running,
+            "wrong": wrong,
+        }
+
+
+class Health:
+    """Looks at the queue and asks the database, however many ask at once, one question at a time."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        """Nothing is known until there is a queue."""
+        self._queue: Queue | None = None
+        self._probe: Probe | None = None
+        self._asking: asyncio.Future[None] | None = None
+        self._patience = patience
+
+    def watch(self, queue: Queue | None, probe: Probe | None) -> None:
+        """From now on this queue is meant."""
+        self._queue, self._probe = queue, probe
+
+    async def report(self) -> Report:
+        """How things are now, within the patience."""
+        database, schema = await self._ask()
+        if self._queue is None:
+            return Report(database, schema, {}, STARTING, running=False)
+        health = self._queue.health()
+        loops = {name: OK if well else "not running" for name, well in health.loops.items()}
+        return Report(database, schema, loops, "all hung" if health.slots_hung else OK, running=health.running)
+
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking], timeout=1.0)
+        if self._probe is not None:
+            await self._probe.close()
+
+    async def _ask(self) -> tuple[str, str]:
+        if self._probe is None:
+            return UNKNOWN, UNKNOWN
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(self._probe.open())
+        # Not wait_for: whoever stops waiting must not cut the answer off for the others.
+        asking = self._asking
+        await asyncio.wait([asking], timeout=self._patience)
+        if not asking.done() or asking.cancelled():
+            return NO_ANSWER, UNKNOWN
+        error = asking.exception()
+        if error is None:
+            return OK, OK
+        return (OK, WRONG) if isinstance(error, SchemaError) else (NO_ANSWER, UNKNOWN)

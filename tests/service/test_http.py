@@ -1,0 +1,319 @@
+"""The HTTP surface: health that tells the truth, metrics that need no database, closed to others (O1 to O3)."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+from tests.database import Server
+from tests.service.server import eventually, served
+
+from brooq import Claim, Config, Job, Queue, State
+from brooq.engine.metrics import Metrics
+from brooq.postgres import PostgresStore
+from brooq.postgres.pool import make_pool
+from brooq.testing import MemoryStore
+
+FAST = Config(poll_interval=0.05, lease=3, reaper_period=0.5, census_period=0.1, shutdown_grace=1)
+TOKEN = "tok-123-and-more"
+
+
+async def do_nothing(claim: Claim) -> None:
+    """Succeed."""
+
+
+@pytest.fixture
+async def queue(dsn: str) -> AsyncIterator[Queue]:
+    """A queue on a real database, not started."""
+    pool = make_pool(dsn, min_size=0)
+    made = Queue(PostgresStore(pool), FAST)
+    made.register_kind("mail", do_nothing)
+    await pool.open(wait=False)
+    yield made
+    await made.close()
+    await pool.close()
+
+
+async def test_healthz_is_well_while_the_queue_works(queue: Queue) -> None:
+    async with queue, served(queue) as surface:
+        answer = await surface.client.get("/healthz")
+        assert answer.status_code == 200
+        report = answer.json()
+        assert report["well"] is True
+        assert (report["database"], report["schema"], report["slots"]) == ("ok", "ok", "ok")
+        assert {"poll", "reaper", "lease keeper", "census"} <= set(report["loops"])
+        assert set(report["loops"].values()) == {"ok"}
+
+
+async def test_healthz_before_the_start_says_that_nothing_runs(queue: Queue) -> None:
+    async with served() as surface:
+        answer = await surface.client.get("/healthz")
+        assert answer.status_code == 503
+        assert "queue: not running" in answer.json()["wrong"]
+    async with served(queue) as surface:
+        answer = await surface.client.get("/healthz")
+        assert answer.status_code == 503
+        assert answer.json()["database"] == "ok"
+        assert answer.json()["running"] is False
+
+
+async def test_healthz_of_a_schema_that_is_gone(queue: Queue, dsn: str) -> None:
+    async with queue, served(queue) as surface:
+        assert (await surface.client.get("/healthz")).status_code == 200
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("drop table brooq_migration")
+        answer = await surface.client.get("/healthz")
+        assert answer.status_code == 503
+        assert (answer.json()["database"], answer.json()["schema"]) == ("ok", "wrong")
+        assert "schema: wrong" in answer.json()["wrong"]
+
+
+async def test_healthz_and_metrics_without_a_database(queue: Queue, dsn: str, postgres: Server) -> None:
+    async with queue, served(queue) as surface:
+        name = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
+        postgres.drop(str(name))
+        answer = await surface.client.get("/healthz")
+        assert answer.status_code == 503
+        assert answer.json()["database"] == "no answer"
+        assert str(name) not in answer.text
+        started = time.perf_counter()
+        samples = await surface.metrics()
+        assert time.perf_counter() - started < 1.0
+        assert samples['brooq_claimed_total{topic="mail"}'] == 0
+
+
+async def test_healthz_answers_in_time_when_the_database_hangs(queue: Queue) -> None:
+    hanging = asyncio.Event()
+
+    class Hanging:
+        """A database that takes the question and does not answer."""
+
+        asked = 0
+
+        async def open(self) -> None:
+            self.asked += 1
+            await hanging.wait()
+
+        async def close(self) -> None:
+            pass
+
+    probe = Hanging()
+    async with served(queue, probe=probe, patience=0.3) as surface:
+        async with asyncio.timeout(10):
+            answers = await asyncio.gather(*(surface.client.get("/healthz") for _ in range(20)))
+        assert {answer.status_code for answer in answers} == {503}
+        assert {answer.json()["database"] for answer in answers} == {"no answer"}
+        assert probe.asked == 1  # a probe every second must not pile up questions to a database that hangs
+        hanging.set()
+        assert (await surface.client.get("/healthz")).json()["database"] == "ok"
+
+
+@pytest.mark.fault(50)
+@pytest.mark.parametrize("verb", ["exchange", "reap", "prune"])
+async def test_a_loop_that_cannot_run_makes_healthz_fail_and_one_error_does_not(verb: str) -> None:
+    class Sick(MemoryStore):
+        """Raises what no store should, for as long as it is told."""
+
+        failures = 0
+
+    failed = asyncio.Event()
+    original = getattr(MemoryStore, verb)
+
+    async def sick(self: Sick, *arguments: object) -> object:
+        if Sick.failures > 0:
+            Sick.failures -= 1
+            failed.set()
+            raise TypeError("not an error of the database")
+        return await original(self, *arguments)
+
+    setattr(Sick, verb, sick)
+    queue = Queue(Sick(), Config(poll_interval=0.05, reaper_period=0.05, retention_period=0.05, lease=3))
+    queue.register_kind("mail", do_nothing)
+    Sick.failures = 1
+    async with queue, served(queue) as surface:
+        await asyncio.wait_for(failed.wait(), 20)
+        await eventually(lambda: queue.health().well)
+        assert (await surface.client.get("/healthz")).status_code == 200
+        Sick.failures = 10**9
+        await eventually(lambda: not queue.health().well)
+        answer = await surface.client.get("/healthz")
+        assert answer.status_code == 503
+        assert any("not running" in each for each in answer.json()["wrong"])
+        Sick.failures = 0
+
+
+@pytest.mark.fault(54)
+async def test_an_odd_bearer_header_is_refused_never_an_error() -> None:
+    queue = Queue(MemoryStore(), FAST)
+    odd = [
+        b"", b"Bearer", b"Bearer ", b"bearer", b"bearer " + TOKEN.encode(), b"Bearer caf\xe9", b"Bearer  " + TOKEN.encode(),
+        b"Basic " + TOKEN.encode(), TOKEN.encode(), b"Bearer " + TOKEN[:-1].encode(), b"Bearer " + TOKEN.encode() + b"x",
+        b"Bearer " + b"x" * 2**20, b"Bearer \xff\xfe", b"Bearer " + TOKEN.encode() + b"," + TOKEN.encode(),
+    ]  # fmt: skip
+    async with served(queue, token=TOKEN) as surface:
+        request = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        heads = [request + b"Authorization: " + value + b"\r\n\r\n" for value in odd]
+        bearer = b"Authorization: Bearer " + TOKEN.encode() + b"\r\n"
+        for head in [request + b"\r\n", *heads, request + bearer + bearer + b"\r\n"]:
+            answer = await surface.raw(head)
+            assert answer.split(b"\r\n", 1)[0] == b"HTTP/1.1 401 Unauthorized", head[:200]
+            assert b"Traceback" not in answer
+        assert (await surface.raw(request + bearer + b"\r\n")).startswith(b"HTTP/1.1 200")
+        assert (await surface.client.get("/healthz")).status_code == 503  # open, and nothing runs
+        assert (
+            'brooq_http_requests_total{code="401",method="GET",route="/metrics"} '
+            in (await surface.client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})).text
+        )
+
+
+async def test_a_token_that_is_no_ascii_works_as_bytes() -> None:
+    async with served(Queue(MemoryStore(), FAST), token="ключ") as surface:
+        right = {b"authorization": "Bearer ключ".encode()}
+        assert (await surface.client.get("/metrics", headers=right)).status_code == 200
+        assert (await surface.client.get("/metrics", headers={b"authorization": b"Bearer \xd0"})).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        (b"127.0.0.1:8090", 200), (b"localhost", 200), (b"LOCALHOST:1", 200), (b"[::1]:8090", 200), (b"127.9.9.9", 200),
+        (b"evil.example", 421), (b"localhost.evil.example", 421), (b"127.0.0.1.evil.example", 421), (b"10.0.0.1", 421),
+        (b"0.0.0.0", 421), (b"localhost@evil.example", 421), (b"[::ffff:127.0.0.1]", 421), (b"caf\xe9", 421), (b"", 421),
+    ],
+)  # fmt: skip
+async def test_only_requests_to_loopback_names_are_answered(host: bytes, code: int) -> None:
+    async with served(Queue(MemoryStore(), FAST)) as surface:
+        answer = await surface.raw(b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
+        assert int(answer.split()[1]) == code
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/healthz/x", "/docs", "/%2e%2e/metrics", "/metrics%00", "/jobs"])
+async def test_there_is_nothing_else(path: str) -> None:
+    async with served(Queue(MemoryStore(), FAST)) as surface:
+        assert (await surface.client.get(path, follow_redirects=False)).status_code in {404, 307}
+        for token in (None, "x"):
+            headers = {"authorization": f"Bearer {token}"} if token else {}
+            assert (await surface.client.post("/jobs", headers=headers)).status_code == 404
+        assert (await surface.client.post("/metrics")).status_code == 405
+        assert (await surface.client.head("/metrics")).status_code == 200
+
+
+async def test_metrics_of_the_surface_do_not_grow_with_what_strangers_ask() -> None:
+    async with served(Queue(MemoryStore(), FAST)) as surface:
+        for number in range(50):
+            await surface.client.get(f"/{number}")
+            await surface.raw(b"M%d / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % number)
+        samples = await surface.metrics()
+        series = [name for name in samples if name.startswith("brooq_http_requests_total")]
+        assert samples['brooq_http_requests_total{code="404",method="GET",route="other"}'] == 50
+        assert len(series) < 6
+
+
+async def test_every_documented_metric_is_there_once_a_job_was_run(queue: Queue) -> None:
+    async with queue, served(queue) as surface:
+        await queue.enqueue(Job("mail"))
+        await eventually(lambda: queue.metrics.settled["mail", "done"] == 1)
+        await queue.take_census()
+        samples = await surface.metrics()
+    for name in (
+        'brooq_claimed_total{topic="mail"}', 'brooq_settle_total{outcome="done",topic="mail"}',
+        'brooq_attempt_duration_seconds_count{topic="mail"}', 'brooq_pickup_delay_seconds_count{topic="mail"}',
+        'brooq_jobs{state="done",topic="mail"}',
+    ):  # fmt: skip
+        assert samples[name] == 1, name
+    assert samples['brooq_attempt_duration_seconds_sum{topic="mail"}'] > 0
+    assert samples['brooq_attempt_duration_seconds_bucket{le="+Inf",topic="mail"}'] == 1
+    for name in (
+        'brooq_worker_busy{topic="mail"}', 'brooq_ready_oldest_age_seconds{topic="mail"}',
+        'brooq_lease_lost_total{topic="mail"}', 'brooq_hung_workers_total{topic="mail"}',
+        'brooq_requeued_total{topic="mail"}', 'brooq_retention_deleted_total{topic="mail"}',
+        'brooq_settle_total{outcome="dead",topic="mail"}', 'brooq_jobs{state="dead",topic="mail"}',
+    ):  # fmt: skip
+        assert samples[name] == 0, name
+    assert samples["brooq_census_age_seconds"] < 20
+
+
+def test_the_engine_counts_nothing_that_is_not_exposed() -> None:
+    exposed = {"claimed", "settled", "attempt_seconds", "pickup_seconds", "lease_lost", "hung", "requeued", "deleted"}
+    assert set(vars(Metrics())) - exposed == {"topics", "census", "census_at"}
+
+
+@pytest.mark.fault(48)
+async def test_nothing_is_reported_before_it_is_known(queue: Queue) -> None:
+    async with served(queue) as surface:
+        samples = await surface.metrics()
+        assert not [name for name in samples if name.startswith(("brooq_jobs", "brooq_ready", "brooq_census"))]
+        await queue.take_census()
+        samples = await surface.metrics()
+        assert samples['brooq_jobs{state="pending",topic="mail"}'] == 0
+
+
+@pytest.mark.fault(48)
+async def test_gauges_fall_to_zero_and_thousands_of_foreign_topics_stay_one_series(queue: Queue, dsn: str) -> None:
+    async with served(queue) as surface:
+        await queue.enqueue_many([Job("mail") for _ in range(100)])
+        await queue.take_census()
+        samples = await surface.metrics()
+        assert samples['brooq_jobs{state="pending",topic="mail"}'] == 100
+        assert samples['brooq_ready_oldest_age_seconds{topic="mail"}'] > 0
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("delete from job")
+            await queue.take_census()
+            samples = await surface.metrics()
+            assert samples['brooq_jobs{state="pending",topic="mail"}'] == 0
+            assert samples['brooq_ready_oldest_age_seconds{topic="mail"}'] == 0
+            before = len((await surface.client.get("/metrics")).content)
+            connection.execute(
+                "insert into job (topic) select 'foreign-' || md5(n::text) from generate_series(1, 5000) as n"
+            )
+            await queue.take_census()
+            answer = await surface.client.get("/metrics")
+            assert len(answer.content) < before + 2000
+            assert "foreign-" not in answer.text
+            assert (await surface.metrics())['brooq_jobs{state="pending",topic="_other"}'] > 0
+            # A read that fails is no reading of 0.
+            await queue.enqueue_many([Job("mail") for _ in range(3)])
+            await queue.take_census()
+            connection.execute("alter table job rename to gone")
+            with pytest.raises(Exception, match="job"):
+                await queue.take_census()
+            samples = await surface.metrics()
+            assert samples['brooq_jobs{state="pending",topic="mail"}'] == 3
+
+
+async def test_names_are_those_that_prometheus_recommends(queue: Queue) -> None:
+    promtool = shutil.which("promtool")
+    await queue.take_census()
+    async with served(queue) as surface:
+        await surface.client.get("/healthz")
+        text = (await surface.client.get("/metrics")).text
+    families = [line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(families) == len({name for name, _ in families})
+    for name, kind in families:
+        assert name.startswith("brooq_")
+        assert name.endswith("_total") == (kind == "counter")
+        assert kind != "histogram" or name.endswith("_seconds")
+    assert text.count("# HELP") == text.count("# TYPE")
+    if promtool:
+        done = subprocess.run(  # noqa: ASYNC221  nothing else waits
+            [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+async def test_every_answer_forbids_sniffing_and_storing() -> None:
+    async with served(Queue(MemoryStore(), FAST)) as surface:
+        for path in ("/healthz", "/metrics", "/nothing"):
+            headers = (await surface.client.get(path)).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["cache-control"] == "no-store"
+            assert "server" not in headers
+
+
+def test_states_and_outcomes_are_spelled_as_in_the_table() -> None:
+    assert {str(state) for state in State} >= {"done", "failed", "dead", "canceled"}

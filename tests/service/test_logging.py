@@ -1,0 +1,160 @@
+"""Logs: one record is one line, without passwords, whatever is logged (requirement S4)."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brooq.service.line import one_line
+from brooq.service.logging import Masker, formatter
+from brooq.service.secret import Secret
+
+CANARY = "pa55-canary"
+DSN = f"postgresql://user:{CANARY}@db.example/app"
+MASKER = Masker([Secret(DSN), Secret("tok-canary"), None])
+JSON = formatter(MASKER, form="json")
+CONSOLE = formatter(MASKER, form="console")
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+# The alphabet that hurts comes often.
+nasty = st.text(
+    st.sampled_from("ab\n\r\t\x00\x0b\x0c\x1b\x1c\x7f\x85\u2028\u2029\u202e\u2066\ufeff\ud800{}%\\\"'")
+    | st.characters()
+)
+
+
+def record(
+    message: object, *arguments: object, extra: dict[str, Any] | None = None, error: Any = None
+) -> logging.LogRecord:
+    logger = logging.getLogger("brooq.test")
+    info = None if error is None else (type(error), error, error.__traceback__)
+    return logger.makeRecord("brooq.test", logging.INFO, __file__, 1, message, arguments, info, extra=extra)
+
+
+def raised(error: Exception, cause: Exception | None = None) -> Exception:
+    """The error with a traceback."""
+    try:
+        raise error from cause
+    except type(error):
+        return error
+
+
+@given(message=nasty, name=st.from_regex(r"[a-z]{1,8}", fullmatch=True).map("x_".__add__), value=anything, error=nasty)
+def test_one_record_is_one_line(message: str, name: str, value: object, error: str) -> None:
+    failure = raised(ValueError(error))
+    for each in (JSON, CONSOLE):
+        line = each.format(record("%s", message, extra={name: value}, error=failure))
+        assert len(line.splitlines()) == 1
+        assert line.encode()
+        assert one_line(line) == line
+    read = json.loads(JSON.format(record("%s", message, extra={name: value})))
+    assert read["message"] == message
+    assert name in read
+
+
+def test_fields_of_a_record() -> None:
+    read = json.loads(JSON.format(record("job %s", 7, extra={"job": "x", "count": 3, "level": "mine", "event": "e"})))
+    assert list(read)[:4] == ["time", "level", "logger", "message"]
+    assert (read["level"], read["logger"], read["message"]) == ("info", "brooq.test", "job 7")
+    assert (read["job"], read["count"], read["level_"], read["event_"]) == ("x", 3, "mine", "e")
+
+
+class Unprintable:
+    """Its text cannot be made."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError(CANARY)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        record("%d", "no number"),
+        record("%s %s", "one argument"),
+        record("%s", Unprintable()),
+        record("plain", extra={"x_value": Unprintable()}),
+        record("plain", extra={"x_value": 10**5000}),
+        record("plain", extra={"x_value": float("nan")}),
+    ],
+)
+def test_a_record_that_cannot_be_made_is_a_line_too(broken: logging.LogRecord) -> None:
+    for each in (JSON, CONSOLE):
+        line = each.format(broken)
+        assert len(line.splitlines()) == 1
+        assert CANARY not in line
+    json.loads(JSON.format(broken), parse_constant=pytest.fail)
+
+
+def test_no_password_in_any_part_of_a_record() -> None:
+    failure = raised(ValueError(f"cannot reach {DSN}"), RuntimeError(CANARY))
+    made = record("to %s with tok-canary", DSN, extra={"dsn": DSN, "x": {"deep": [DSN, Secret(DSN)]}}, error=failure)
+    for each in (JSON, CONSOLE):
+        line = each.format(made)
+        assert "canary" not in line
+        assert "ValueError" in line
+        assert "***" in line
+
+
+def test_a_terminal_gets_a_traceback_that_can_be_read_and_not_be_mistaken_for_records() -> None:
+    failure = raised(ValueError("first\n2026 ERROR forged\x1b[31m"))
+    lines = formatter(MASKER, form="console", terminal=True).format(record("oh", error=failure)).split("\n")
+    assert len(lines) > 3
+    assert all(line.startswith("  | ") for line in lines[1:])
+    assert "\x1b" not in "".join(lines[1:])
+
+
+def run(source: str) -> subprocess.CompletedProcess[str]:
+    head = (
+        "import logging, sys, threading\nfrom brooq.service.logging import Masker, configure\n"
+        "from brooq.service.secret import Secret\n"
+        f"DSN = {DSN!r}\nconfigure(Masker([Secret(DSN)]), form='json')\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", head + source], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "raise ValueError(DSN + '\\nsecond line')",
+        "t = threading.Thread(target=lambda: int(DSN)); t.start(); t.join()",
+        "class A:\n    def __del__(self): raise ValueError(DSN)\nA()",
+        "import warnings; warnings.warn(DSN)",
+        "logging.getLogger('other').error('%s', DSN)",
+        "import structlog; structlog.get_logger('s').warning('hello', dsn=DSN, other='a\\nb')",
+    ],
+)
+def test_what_nobody_caught_is_a_record_like_any_other(source: str) -> None:
+    done = run(source)
+    assert CANARY not in done.stderr + done.stdout
+    (line,) = done.stderr.splitlines()
+    assert json.loads(line)["level"] in {"critical", "warning", "error"}
+
+
+def test_a_stream_that_is_gone_ends_nothing() -> None:
+    done = run("sys.stderr.close()\nlogging.getLogger('x').error('lost')\nprint('alive')")
+    assert done.stdout == "alive\n"
+
+
+def test_a_logger_of_the_library_writes_fields_to_the_stream() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JSON)
+    logger = logging.Logger("brooq")  # noqa: LOG001  one that nobody else has
+    logger.addHandler(handler)
+    logger.info("a", extra={"job": "7"})
+    logger.info("b")
+    assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["a", "b"]
