@@ -45,7 +45,7 @@ test-db-down: $(READY) ## stop what test-db-up started; its data stays in .brooq
 	@scripts/test-db down $(PY)
 
 test: $(READY) ## run all tests on a PostgreSQL of their own (TEST_DATABASE_URL: on that one; ARGS: for pytest)
-	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-all: ## run all tests on every Python of 3.11, 3.12 and 3.13 that is on this machine
 	@scripts/test-all "$(MAKE)" $(VERSIONS)

@@ -38,7 +38,9 @@ counted as (
     select topics.topic, found.state, count(*) as count, count(*) < $2 as exact
     from topics
     cross join lateral (
-        select state from "brooq".job where job.topic = topics.topic and job.state in ('pending', 'failed') limit $2
+        -- The order is the index's: without it the planner may walk the table until it has met enough.
+        select state from "brooq".job where job.topic = topics.topic and job.state in ('pending', 'failed')
+        order by job.priority, job.available_at, job.id limit $2
     ) as found
     group by topics.topic, found.state
     union all
@@ -49,11 +51,17 @@ counted as (
     cross join (values ('dead'), ('canceled')) as terminal (state)
     cross join lateral (
         select 1 from "brooq".job
-        where job.state = terminal.state and job.state in ('dead', 'canceled') and job.topic = topics.topic limit $2
+        where job.state = terminal.state and job.state in ('dead', 'canceled') and job.topic = topics.topic
+        order by job.updated_at limit $2
     ) as found
     group by topics.topic, terminal.state
     union all
-    select topic, state, count(*), true from "brooq".job, size where size.small and state = 'done' group by topic, state
+    -- LATERAL, so that the size is asked first: a join could walk the table and ask then.
+    select done.topic, 'done', done.count, true
+    from size
+    cross join lateral (
+        select topic, count(*) as count from "brooq".job where size.small and state = 'done' group by topic
+    ) as done
 ),
 oldest as (
     select topics.topic, extract(epoch from now() - min(first.available_at))::float8 as age

@@ -1,0 +1,245 @@
+"""Plans: every statement of the hot path uses its index in a grown table, with and without statistics, and never
+touches more rows than asked (reliability D15)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from tests.database import Server
+
+from brooq.postgres.statement import statements
+
+pytestmark = pytest.mark.xdist_group("plans")  # one process makes the big table, once
+
+TERMINAL, FOREIGN, FUTURE = 300_000, 100_000, 100_000
+READY, HELD, EXPIRED = 500, 100, 50
+ASKED = 30
+LEASE = timedelta(seconds=60)
+STATEMENTS = statements("public")
+
+GROW = """
+insert into job (topic, state, available_at, updated_at, created_at, attempts, locked_by, locked_until)
+select 'mail', case mod(n, 50) when 0 then 'dead' when 1 then 'canceled' else 'done' end,
+       now() - interval '2 days', now() - interval '1 day' - n * interval '1 second', now() - interval '2 days', 1,
+       'w', now()
+from generate_series(1, %(terminal)s) as n;
+insert into job (topic, available_at)
+select 'foreign', now() - interval '1 hour' from generate_series(1, %(foreign)s);
+insert into job (topic, available_at) select 'mail', now() + interval '1 day' from generate_series(1, %(future)s);
+insert into job (topic, available_at) select 'mail', now() - n * interval '1 second' from generate_series(1, %(ready)s) as n;
+insert into job (topic, state, locked_by, locked_until, claim_seq, attempts)
+select 'mail', 'processing', 'me', now() + interval '1 hour', 1, 1 from generate_series(1, %(held)s);
+insert into job (topic, state, locked_by, locked_until, claim_seq, attempts)
+select 'mail', 'processing', 'gone', now() - interval '1 minute', 1, 1 from generate_series(1, %(expired)s);
+insert into job (topic, idempotency_key) values ('mail', 'known');
+"""
+
+
+@pytest.fixture(scope="module")
+def grown(postgres: Server) -> Iterator[str]:
+    """A migrated database that has been in use for long; made once, and never analyzed by itself."""
+    with postgres.database(migrated=True) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("alter table job set (autovacuum_enabled = off)")
+            counts = dict(zip(("terminal", "foreign", "future", "ready", "held", "expired"),
+                              (TERMINAL, FOREIGN, FUTURE, READY, HELD, EXPIRED), strict=True))  # fmt: skip
+            for statement in GROW.split(";\n"):
+                if statement.strip():
+                    psycopg.ClientCursor(connection).execute(statement.encode(), counts)
+        yield dsn
+
+
+@pytest.fixture(params=["without statistics", "with statistics"])
+def connection(grown: str, request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
+    """In a transaction that is rolled back: every test meets the same table."""
+    with psycopg.connect(grown) as opened:
+        if request.param == "with statistics":
+            opened.execute("set default_statistics_target = 10")  # a small sample: the shape of the plans is the same
+            opened.execute("analyze job")
+            opened.execute("reset default_statistics_target")
+        yield opened
+        opened.rollback()
+
+
+def ids(connection: psycopg.Connection[Any], condition: str, limit: int) -> list[UUID]:
+    rows = connection.execute(f"select id from job where {condition} limit {limit}".encode()).fetchall()
+    return [row[0] for row in rows]
+
+
+def outcomes(held: Sequence[UUID], state: str = "done") -> list[Any]:
+    count = len(held)
+    error = "E: no" if state == "failed" else None
+    return [
+        "me",
+        list(held),
+        [1] * count,
+        [state] * count,
+        [error] * count,
+        [None if error is None else 1.0] * count,
+        [0] * count,
+    ]
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def explain(
+    connection: psycopg.Connection[Any], statement: str, parameters: Sequence[Any], mode: str = "auto"
+) -> dict[str, Any]:
+    """Run the statement, as the engine does, and answer its plan with what really happened."""
+    connection.execute(f"set local plan_cache_mode = {mode}".encode())
+    with psycopg.RawCursor(connection) as cursor:
+        cursor.execute(f"explain (analyze, buffers, format json) {statement}".encode(), parameters)
+        row = cursor.fetchone()
+    assert row is not None
+    plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
+    return dict(plan[0]["Plan"])
+
+
+def check(plan: dict[str, Any], *, buffers: int, locked: int | None = None) -> None:
+    """No walk through the table, no more rows locked than asked, a bounded number of pages."""
+    walks = [node for node in nodes(plan) if node["Node Type"] == "Seq Scan" and node.get("Relation Name") == "job"]
+    assert not walks, f"walks through the table: {walks}"
+    removed = {node.get("Index Name", node["Node Type"]): node["Rows Removed by Filter"] * node["Actual Loops"]
+               for node in nodes(plan) if node.get("Rows Removed by Filter")}  # fmt: skip
+    assert all(count <= HELD + EXPIRED for count in removed.values()), f"rows read in vain: {removed}"
+    if locked is not None:
+        taken = sum(
+            node["Actual Rows"] * node["Actual Loops"] for node in nodes(plan) if node["Node Type"] == "LockRows"
+        )
+        assert round(taken) <= locked, f"{taken} rows locked where {locked} were asked for"
+    touched = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    assert touched <= buffers, f"{touched} pages touched, at most {buffers} expected"
+
+
+MODES = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+
+
+@MODES
+@pytest.mark.parametrize(
+    "topics", [["mail"], ["empty", "mail"], ["empty"], []], ids=["one", "two", "none ready", "no topic"]
+)
+def test_a_claim(connection: psycopg.Connection[Any], mode: str, topics: list[str]) -> None:
+    plan = explain(connection, STATEMENTS.exchange, [*outcomes([]), topics, ASKED, LEASE], mode)
+    check(plan, locked=ASKED, buffers=100 + 30 * ASKED)
+    assert plan["Actual Rows"] == (ASKED if "mail" in topics else 0)
+
+
+@MODES
+@pytest.mark.parametrize("state", ["done", "failed"])
+def test_outcomes_with_the_next_claim(connection: psycopg.Connection[Any], mode: str, state: str) -> None:
+    held = ids(connection, "state = 'processing' and locked_by = 'me'", ASKED)
+    plan = explain(connection, STATEMENTS.exchange, [*outcomes(held, state), ["mail"], ASKED, LEASE], mode)
+    check(plan, locked=ASKED, buffers=200 + 60 * ASKED)
+    assert plan["Actual Rows"] == 2 * ASKED
+
+
+def test_a_claim_walks_no_future_of_a_more_urgent_priority(connection: psycopg.Connection[Any]) -> None:
+    connection.execute(
+        "update job set priority = 5 where topic = 'mail' and state = 'pending' and available_at <= now()"
+    )
+    plan = explain(connection, STATEMENTS.exchange, [*outcomes([]), ["mail"], ASKED, LEASE])
+    check(plan, locked=ASKED, buffers=200 + 30 * ASKED)
+    assert plan["Actual Rows"] == ASKED
+
+
+@pytest.mark.parametrize(
+    "off", ["nestloop", "hashjoin", "mergejoin", "indexscan", "bitmapscan", "material", "sort", "memoize"]
+)
+def test_a_claim_keeps_its_limit_under_every_plan(connection: psycopg.Connection[Any], off: str) -> None:
+    """Reliability D15: whatever the planner may not use, exactly as many rows as asked."""
+    connection.execute(f"set local enable_{off} = off".encode())
+    plan = explain(connection, STATEMENTS.exchange, [*outcomes([]), ["mail"], ASKED, LEASE])
+    locked = sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes(plan) if node["Node Type"] == "LockRows")
+    assert (round(locked), plan["Actual Rows"]) == (ASKED, ASKED)  # rows are told as averages over the loops
+
+
+@MODES
+def test_renewals(connection: psycopg.Connection[Any], mode: str) -> None:
+    held = ids(connection, "state = 'processing' and locked_by = 'me'", ASKED)
+    check(
+        explain(connection, STATEMENTS.renew, ["me", held, [1] * ASKED, LEASE], mode),
+        locked=ASKED,
+        buffers=100 + 30 * ASKED,
+    )
+
+
+@MODES
+def test_the_reaper(connection: psycopg.Connection[Any], mode: str) -> None:
+    plan = explain(connection, STATEMENTS.reap, [ASKED], mode)
+    check(plan, locked=ASKED, buffers=200 + 30 * ASKED)
+    assert plan["Actual Rows"] == ASKED
+
+
+@MODES
+def test_retention(connection: psycopg.Connection[Any], mode: str) -> None:
+    plan = explain(connection, STATEMENTS.prune, [timedelta(hours=1), ASKED], mode)
+    check(plan, locked=ASKED, buffers=100 + 20 * ASKED)
+    assert plan["Actual Rows"] == ASKED
+
+
+@MODES
+def test_statements_about_one_job(connection: psycopg.Connection[Any], mode: str) -> None:
+    held, other = ids(connection, "state = 'processing' and locked_by = 'me'", 2)
+    check(explain(connection, STATEMENTS.settle, ["me", held, 1, "done", None, None, 0], mode), buffers=60)
+    check(explain(connection, STATEMENTS.cancel, [other], mode), buffers=60)
+    check(explain(connection, STATEMENTS.find, [held], mode), buffers=10)
+    check(explain(connection, STATEMENTS.fates, [[held, other]], mode), buffers=20)
+
+
+@MODES
+def test_enqueueing(connection: psycopg.Connection[Any], mode: str) -> None:
+    def columns(keys: list[str | None]) -> list[Any]:
+        count = len(keys)
+        nothing: list[Any] = [None] * count
+        return [
+            [uuid4() for _ in keys],
+            ["mail"] * count,
+            ["1"] * count,
+            keys,
+            nothing,
+            [0] * count,
+            nothing,
+            nothing,
+            nothing,
+        ]
+
+    keys: list[str | None] = ["known", "new", None]
+    plan = explain(connection, STATEMENTS.enqueue, columns(keys), mode)
+    check(plan, buffers=250)
+    assert plan["Actual Rows"] == 2
+    check(explain(connection, STATEMENTS.existing, [[uuid4()], ["mail"], ["known"]], mode), buffers=60)
+
+
+def test_the_census_costs_the_same_whatever_the_table_holds(connection: psycopg.Connection[Any]) -> None:
+    """O2: waiting rows are counted up to a bound, terminal ones estimated."""
+    plan = explain(connection, STATEMENTS.census, [["mail"], 1000, 200, 1024])
+    walks = [
+        node
+        for node in nodes(plan)
+        if node["Node Type"] == "Seq Scan" and node.get("Relation Name") == "job" and node["Actual Loops"]
+    ]
+    assert not walks, [node.get("Filter") for node in walks]
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 8_000
+
+
+def test_the_census_estimates_what_it_does_not_count(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("analyze job")
+    with psycopg.RawCursor(connection) as cursor:
+        cursor.execute(STATEMENTS.census, [["mail"], 1000, 200, 1024])
+        found = {(row[0], row[1]): (row[2], row[3]) for row in cursor.fetchall() if row[1] is not None}
+    done, exact = found["mail", "done"]
+    assert not exact
+    assert abs(done - TERMINAL * 48 / 50) < TERMINAL * 0.05
+    assert found["foreign", "pending"][1] is False
+    assert abs(found["foreign", "pending"][0] - FOREIGN) < FOREIGN * 0.1
+    assert found["mail", "processing"] == (HELD + EXPIRED, True)
