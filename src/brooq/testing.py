@@ -132,8 +132,9 @@ class MemoryStore:
         """Outcomes, then the next claim. Waits a second for rows that a transaction has locked, then gives up."""
         try:
             async with asyncio.timeout(LOCK_TIMEOUT):
-                for outcome in outcomes:
-                    await self._unlocked(outcome.id)
+                # Once more from the start after every wait: another row may have been locked meanwhile.
+                while locked := [id for id in (outcome.id for outcome in outcomes) if self._locked(id)]:
+                    await self._unlocked(locked[0])
         except TimeoutError:
             raise StoreBusy("canceling statement due to lock timeout") from None
         settled = []
@@ -195,7 +196,7 @@ class MemoryStore:
                     locked_by=None,
                     locked_until=None,
                     available_at=now,
-                    expired_leases=record.expired_leases + 1,
+                    expired_leases=min(record.expired_leases, 2**31 - 2) + 1,
                     updated_at=now,
                 )
                 requeued.append(Requeued(id, record.topic))
@@ -292,6 +293,8 @@ class MemoryStore:
 
     async def _insert(self, tx: MemoryTx, row: _Row) -> Enqueued:
         id, key = row.record.id, (row.record.topic, row.record.idempotency_key)
+        while rival := next((each for each in self._transactions if each is not tx and id in each.inserted), None):
+            await rival.ended.wait()
         if id in self._rows or id in tx.inserted:
             return Enqueued(id, True)
         while row.record.idempotency_key and (found := self._keys.get(key)) is not None:
@@ -303,6 +306,10 @@ class MemoryStore:
         if row.record.idempotency_key:
             self._keys[key] = id
         return Enqueued(id, True)
+
+    def _locked(self, id: UUID) -> bool:
+        row = self._rows.get(id)
+        return row is not None and row.locked is not None
 
     async def _unlocked(self, id: UUID) -> _Row | None:
         """The row, once no transaction has it locked."""

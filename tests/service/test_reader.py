@@ -82,11 +82,6 @@ async def test_pages_follow_each_other_without_gap_or_double(dsn: str, reader: R
     assert seen == sorted(seen, reverse=True)
 
 
-async def test_topics_that_a_census_does_not_find(dsn: str, reader: Reader) -> None:
-    fill(dsn)
-    assert await reader.topics() == ["rare"]
-
-
 async def test_what_the_server_is(reader: Reader) -> None:
     server = await reader.server()
     assert server.number >= 140000

@@ -18,7 +18,7 @@ log = logging.getLogger("brooq")
 class Attempt:
     """What the engine knows of one run of one handler."""
 
-    __slots__ = (  # fmt: skip
+    __slots__ = (
         "_timer",
         "_watchdog",
         "claim",

@@ -7,6 +7,7 @@ good renewal was sent (L3, reliability D6): a query that hangs on a dead link co
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Iterable
 
@@ -36,6 +37,7 @@ class LeaseKeeper:
         self._deadlines: dict[Hold, float] = {}
         self._lock = threading.Lock()
         self._held = asyncio.Event()
+        self._next = math.inf
         self._isolated: Isolated | None = None
         self._fence: asyncio.Task[None] | None = None
         self._home: asyncio.AbstractEventLoop | None = None
@@ -67,7 +69,8 @@ class LeaseKeeper:
         deadline = sent + self.lease.total_seconds()
         with self._lock:
             self._deadlines.update((hold, deadline) for hold in holds)
-        self._held.set()
+        if deadline < self._next:
+            self._held.set()
 
     def release(self, hold: Hold) -> None:
         """Keep this no longer; nothing happens when it is not kept."""
@@ -115,15 +118,21 @@ class LeaseKeeper:
             await renewer.close()
 
     async def _watch_deadlines(self) -> None:
-        """A new hold is never due before an old one, so sleeping until the earliest deadline misses none."""
+        """Sleeps until the earliest deadline. Renewals only move deadlines on, but a claim whose answer took long can
+        bring an earlier one: `hold` wakes this then."""
+        loop = asyncio.get_running_loop()
         while True:
             with self._lock:
-                earliest = min(self._deadlines.values(), default=None)
-            if earliest is None:
-                self._held.clear()
-                await self._held.wait()
-                continue
-            await asyncio.sleep(max(earliest - self._runtime.clock(), 0.0))
+                self._next = min(self._deadlines.values(), default=math.inf)
+            self._held.clear()
+            left = self._next - self._runtime.clock()
+            if left > 0:
+                timer = None if math.isinf(left) else loop.call_later(left, self._held.set)
+                try:
+                    await self._held.wait()
+                finally:
+                    if timer is not None:
+                        timer.cancel()
             now = self._runtime.clock()
             with self._lock:
                 expired = [hold for hold, deadline in self._deadlines.items() if deadline <= now]

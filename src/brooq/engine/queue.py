@@ -52,7 +52,7 @@ class Queue:
         every start follows it. `runtime` is the seam for tests: clock, chance, threads."""
         self.config = config or Config()
         self.metrics = Metrics()
-        self._store = store
+        self.store = store
         self._name = sanitize(name or socket.gethostname(), 200)
         self._runtime = runtime or Runtime()
         self._kinds: dict[str, Kind] = {}
@@ -130,7 +130,7 @@ class Queue:
 
     async def enqueue_many(self, jobs: Sequence[Job]) -> list[Enqueued]:
         """Enqueue jobs in one statement and one transaction: all or none; answers in order."""
-        answers = await self._store.enqueue(None, jobs)
+        answers = await self.store.enqueue(None, jobs)
         if self._worker is not None:
             self._worker.nudge()
         return answers
@@ -140,16 +140,16 @@ class Queue:
 
         A duplicate key never aborts the transaction. The driver's errors reach the caller unchanged.
         """
-        (answer,) = await self._store.enqueue(tx, [job])
+        (answer,) = await self.store.enqueue(tx, [job])
         return answer
 
     async def enqueue_many_tx(self, tx: Tx, jobs: Sequence[Job]) -> list[Enqueued]:
         """Enqueue jobs inside the caller's own transaction, in one statement; answers in order."""
-        return await self._store.enqueue(tx, jobs)
+        return await self.store.enqueue(tx, jobs)
 
     async def begin(self) -> OwnTx:
         """Open a transaction of the queue's own (T3). Whoever called closes it, by `commit` or `rollback`."""
-        return await self._store.begin()
+        return await self.store.begin()
 
     async def cancel(self, id: UUID | str) -> Cancellation:
         """Cancel a job that is not terminal; answers what was found (I3, I4).
@@ -157,14 +157,14 @@ class Queue:
         A handler that is running it learns of it at its next renewal, at most a third of the lease later.
         """
         id = id if isinstance(id, UUID) else UUID(id)
-        answer = await self._store.cancel(id)
+        answer = await self.store.cancel(id)
         if answer.canceled and answer.topic is not None:
             self._listeners.emit(JobCanceled(id, answer.topic))
         return answer
 
     async def find(self, id: UUID | str) -> JobRecord | None:
         """A job's row as it is now: one SELECT tells its fate (G3). None when there is no such job."""
-        return await self._store.find(id if isinstance(id, UUID) else UUID(id))
+        return await self.store.find(id if isinstance(id, UUID) else UUID(id))
 
     # --- working ---
 
@@ -175,15 +175,17 @@ class Queue:
         """
         if self._worker is not None:
             raise ConfigError([text("config.already_started")])
-        await self._store.open()
+        await self.store.open()
+        if self._worker is not None:  # started by somebody else while the schema was checked
+            raise ConfigError([text("config.already_started")])
         if not self._kinds:
             log.warning(text("config.no_kinds"))
         name = f"{self._name}:{os.getpid()}:{secrets.token_hex(4)}"
         config = self.config
-        worker = Worker(self._store, name, self._kinds, config, self.metrics, self._listeners, self._runtime)
-        reaper = Reaper(self._store, self.metrics, self._listeners.emit)
+        worker = Worker(self.store, name, self._kinds, config, self.metrics, self._listeners, self._runtime)
+        reaper = Reaper(self.store, self.metrics, self._listeners.emit)
         retention_ttl = to_timedelta(config.retention_ttl)
-        retention = Retention(self._store, self.metrics, retention_ttl, config.retention_batch)
+        retention = Retention(self.store, self.metrics, retention_ttl, config.retention_batch)
         poll = to_timedelta(config.poll_interval).total_seconds()
         self._loops = [
             Loop("poll", poll, worker.poll, self._runtime),
@@ -226,7 +228,7 @@ class Queue:
     async def close(self) -> None:
         """Stop, and let go of the engine's own connections. The consumer's pool stays open (T6)."""
         await self.stop()
-        await self._store.close()
+        await self.store.close()
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -246,6 +248,10 @@ class Queue:
         """`topic id` of every job whose handler had not exited when the queue stopped last."""
         return list(self._abandoned)
 
+    def running(self) -> list[str]:
+        """`topic id` of every job whose handler runs now, hung handlers included."""
+        return [] if self._worker is None else self._worker.running()
+
     def busy(self) -> dict[str, int]:
         """How many slots each topic occupies now, hung handlers included."""
         return {} if self._worker is None else self._worker.busy()
@@ -262,5 +268,5 @@ class Queue:
 
     async def take_census(self) -> None:
         """Read the table's depths into the metrics; runs every `census_period` while the queue does."""
-        census = await self._store.census(sorted(self._kinds))
+        census = await self.store.census(sorted(self._kinds))
         self.metrics.set_census(census, self._runtime.clock())

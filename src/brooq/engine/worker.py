@@ -83,6 +83,10 @@ class Worker:
         """Whether `stop` has been called."""
         return self._stopping
 
+    def running(self) -> list[str]:
+        """`topic id` of every job whose handler runs now, hung handlers included."""
+        return [f"{attempt.kind.topic} {attempt.hold.id}" for attempt in list(self._running.values())]
+
     def busy(self) -> dict[str, int]:
         """How many slots each topic occupies, hung handlers included."""
         counts = dict.fromkeys(self._kinds, 0)
@@ -107,8 +111,8 @@ class Worker:
         return 0 if self._stopping else self._config.workers - len(self._running)
 
     def _begin(self, taken: list[Taken], sent: float) -> None:
-        if self._stopping:
-            # Claimed, never started: straight back (U3).
+        if self._stopping or self._runtime.clock() >= sent + self._config.lease_seconds:
+            # Claimed, never started: straight back (U3). So is what came so late that the lease is over by now (L3).
             self._exchanger.send(Entry(None, each.topic, released(each.id, each.token)) for each in taken)
             return
         loop = asyncio.get_running_loop()
@@ -134,7 +138,7 @@ class Worker:
 
     def _arm(self, attempts: list[Attempt], now: float) -> None:
         for attempt in attempts:
-            if self._running.get(attempt.hold) is attempt and not attempt.detached:
+            if self._running.get(attempt.hold) is attempt and not attempt.detached and not attempt.closing:
                 attempt.arm(now, self._exceeded, self._interrupt)
 
     # --- endings ---
@@ -272,18 +276,21 @@ class Worker:
         """Claim no more, let handlers end within `grace` seconds, interrupt the rest, hand back what is left, and write
         every outcome that can be written: what cannot before its lease has run out would be refused anyway."""
         self._stopping = True
-        await self._until_quiet(grace, self._hasten)
-        for attempt in list(self._running.values()):
-            if not attempt.detached and not attempt.closing:
-                cause = text("engine.shutting_down", job=attempt.hold.id)
-                attempt.interrupt(ShuttingDown(cause), EXIT_MARGIN, self._hung)
-        await self._until_quiet(min(EXIT_MARGIN, self._config.watchdog_seconds))
-        self.abandoned = list(self._running.values())
-        for attempt in self.abandoned:
-            self._abandon(attempt)
-        await self._exchanger.flush(self._config.lease_seconds, lambda: self._hastened)
-        await self._exchanger.stop()
-        await self.keeper.stop()
+        try:
+            await self._until_quiet(grace, self._hasten)
+            for attempt in list(self._running.values()):
+                if not attempt.detached and not attempt.closing:
+                    cause = text("engine.shutting_down", job=attempt.hold.id)
+                    attempt.interrupt(ShuttingDown(cause), EXIT_MARGIN, self._hung)
+            await self._until_quiet(min(EXIT_MARGIN, self._config.watchdog_seconds))
+            self.abandoned = list(self._running.values())
+            for attempt in self.abandoned:
+                self._abandon(attempt)
+            await self._exchanger.flush(self._config.lease_seconds, lambda: self._hastened)
+        finally:
+            # Even when whoever waits for the stop gives up: leases renewed for nobody would keep their jobs for ever.
+            await self._exchanger.stop()
+            await self.keeper.stop()
 
     def _abandon(self, attempt: Attempt) -> None:
         """The handler (or its callback) does not exit: its job must not wait for that."""

@@ -1,4 +1,4 @@
-"""Reading for people: lists of jobs, topics, the server. The engine needs none of it."""
+"""Reading for people: lists of jobs, the server. The engine needs none of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from brooq.postgres.statement import statements
 from brooq.postgres.store import PostgresStore
 from brooq.vocabulary.job import JobRecord, State
 
-MAX_TOPICS = 200
 _PATIENCE = 30.0
 Connection = psycopg.AsyncConnection[Any]
 
@@ -44,7 +43,7 @@ class Reader:
 
     def __init__(self, store: PostgresStore) -> None:
         """The place that the store works with."""
-        self._link = Link(store._connect, _PATIENCE)  # noqa: SLF001  both are of the adapter
+        self._link = Link(store.connect, _PATIENCE)
         self._statements = statements(store.schema)
 
     async def list(
@@ -58,10 +57,6 @@ class Reader:
         """One job; None when there is none."""
         rows = await self._fetch(self._statements.find, [id])
         return _as_text(rows[0]) if rows else None
-
-    async def topics(self) -> Sequence[str]:
-        """Topics that a census does not find by itself, up to a bound."""
-        return [row[0] for row in await self._fetch(self._statements.topics, [MAX_TOPICS])]
 
     async def server(self) -> Server:
         """What answers."""

@@ -34,7 +34,6 @@ class Statements:
     renew: str
     server: str
     settle: str
-    topics: str
     version: str
 
 

@@ -66,14 +66,14 @@ class PostgresStore:
         patience: float = PATIENCE,
     ) -> None:
         """Opens nothing. Raises ConfigError for an impossible schema name."""
-        self._pool = pool
+        self.pool = pool
         self.schema = schema
         self._max_payload = max_payload
         self._patience = patience
         self._statements: Statements = statements(schema)
         self._lanes: list[Link] = []
         self._free_lanes: asyncio.Queue[Link] = asyncio.Queue()
-        self._upkeep = Link(self._connect, patience)
+        self._upkeep = Link(self.connect, patience)
 
     async def open(self) -> None:
         """Check that the database answers and its schema is the one this version needs (requirement M2)."""
@@ -103,7 +103,7 @@ class PostgresStore:
     async def begin(self) -> OwnTx:
         """A transaction on a connection of the pool, READ COMMITTED whatever the database's default (D16)."""
         try:
-            connection = await self._pool.getconn()
+            connection = await self.pool.getconn()
         except psycopg.Error as error:
             raise translate(error) from None
         autocommit = connection.autocommit
@@ -112,11 +112,11 @@ class PostgresStore:
             await connection.set_autocommit(True)
             await connection.execute("begin isolation level read committed")
         except BaseException as error:
-            await self._pool.putconn(connection)
+            await self.pool.putconn(connection)
             if isinstance(error, psycopg.Error):
                 raise translate(error) from None
             raise
-        return OwnTx(connection, self._pool, autocommit)
+        return OwnTx(connection, self.pool, autocommit)
 
     async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
         """Write the jobs. In the caller's transaction the driver's errors reach the caller unchanged."""
@@ -214,7 +214,7 @@ class PostgresStore:
 
     async def renewer(self) -> Renewer:
         """A renewer with a connection of its own in the running loop."""
-        return PostgresRenewer(Link(self._connect, self._patience), self._statements)
+        return PostgresRenewer(Link(self.connect, self._patience), self._statements)
 
     async def cancel(self, id: UUID) -> Cancellation:
         """Through the pool: it is a caller's request, and may wait for a lock on the row."""
@@ -278,7 +278,7 @@ class PostgresStore:
     async def _on_lane(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """On whichever of the engine's lanes is free; as many are made as are used at one time."""
         if self._free_lanes.empty():
-            lane = Link(self._connect, self._patience)
+            lane = Link(self.connect, self._patience)
             self._lanes.append(lane)
         else:
             lane = self._free_lanes.get_nowait()
@@ -288,9 +288,9 @@ class PostgresStore:
             if lane in self._lanes:
                 self._free_lanes.put_nowait(lane)
 
-    async def _connect(self) -> Connection:
+    async def connect(self) -> Connection:
         """A connection with the pool's parameters, for statements that are transactions of their own."""
-        conninfo, kwargs = await _resolve(self._pool.conninfo), dict(await _resolve(self._pool.kwargs) or {})
+        conninfo, kwargs = await _resolve(self.pool.conninfo), dict(await _resolve(self.pool.kwargs) or {})
         for name in ("autocommit", "row_factory", "cursor_factory"):
             kwargs.pop(name, None)
         kwargs.setdefault("connect_timeout", 10)

@@ -108,15 +108,14 @@ class _Named:
 
 def pool_of(queue: Queue) -> AsyncConnectionPool[Any] | None:
     """The pool of the queue's store; None for another store."""
-    store = queue._store  # noqa: SLF001  the process composes what others only use
-    return store._pool if isinstance(store, PostgresStore) else None  # noqa: SLF001
+    return queue.store.pool if isinstance(queue.store, PostgresStore) else None
 
 
 def probe_of(queue: Queue) -> Probe:
     """What asks the database for its schema, over a connection that the engine's upkeep never holds up."""
-    store = queue._store  # noqa: SLF001  as above
+    store = queue.store
     if isinstance(store, PostgresStore):
-        return PostgresStore(store._pool, store.schema, patience=PROBE_PATIENCE)  # noqa: SLF001
+        return PostgresStore(store.pool, store.schema, patience=PROBE_PATIENCE)
     return _Borrowed(store)
 
 

@@ -85,11 +85,7 @@ class WorkerProcess:
 
     def _running_jobs(self) -> list[str]:
         queue = self._queue
-        if queue is None:
-            return []
-        worker = queue._worker  # noqa: SLF001  the last words of a process that is stuck
-        running = [] if worker is None else list(worker._running.values())  # noqa: SLF001
-        return [f"{attempt.kind.topic} {attempt.hold.id}" for attempt in running] or queue.abandoned
+        return [] if queue is None else queue.running() or queue.abandoned
 
     async def _main(self) -> int:
         if self._surface is not None:

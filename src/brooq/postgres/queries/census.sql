@@ -3,7 +3,7 @@
 -- Waiting jobs are counted through their index up to a bound a topic, held ones are few, dead and canceled have an index
 -- of their own. `done` is counted while the table is small; in a big one it, and whatever ran into its bound, is
 -- estimated from the statistics that ANALYZE keeps on (topic, state). Topics nobody asked for are found by skipping
--- through the index from one topic to the next, a bounded number of times.
+-- through the indexes from one topic to the next, a bounded number of times.
 --
 -- $1 topics asked for, $2 bound of each count, $3 how many foreign topics to look for, $4 the size in bytes up to which
 -- the table counts as small
@@ -21,10 +21,25 @@ waiting (topic, step) as (
     from waiting
     where waiting.topic is not null and step < $3
 ),
+unsuccessful (state, topic, step) as (
+    select state, (select topic from "brooq".job
+                   where job.state = start.state and job.state in ('dead', 'canceled') order by topic limit 1), 1
+    from (values ('dead'), ('canceled')) as start (state)
+    union all
+    select state, (select job.topic from "brooq".job
+                   where job.state = unsuccessful.state and job.state in ('dead', 'canceled')
+                     and job.topic > unsuccessful.topic
+                   order by job.topic limit 1),
+           step + 1
+    from unsuccessful
+    where unsuccessful.topic is not null and step < $3
+),
 topics as materialized (
     select topic from unnest($1::text[]) as asked (topic)
     union
     select topic from waiting where topic is not null
+    union
+    select topic from unsuccessful where topic is not null
 ),
 estimate as materialized (
     select stats.most_common_vals[i][1] as topic, stats.most_common_vals[i][2] as state,

@@ -1,4 +1,5 @@
 -- Delete one batch of terminal jobs older than the retention, oldest first. Several workers prune different rows.
+-- any(array(…)) instead of a join: planned for an unknown limit, a join would read the whole table for one batch.
 -- $1 age, $2 limit
 with old as materialized (
     select id
@@ -8,5 +9,5 @@ with old as materialized (
     limit $2
     for update skip locked
 )
-delete from "brooq".job using old where job.id = old.id
-returning job.topic
+delete from "brooq".job where id = any(array(select id from old))
+returning topic

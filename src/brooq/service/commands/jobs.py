@@ -71,7 +71,7 @@ def jobs(topic: Topic | None, state: str | None, limit: int, before: object, *, 
         hint = ""
         if topic is not None:
             census = await opened.store.census([])
-            known = {depth.topic for depth in census.depths} | set(await opened.reader.topics())
+            known = {depth.topic for depth in census.depths}
             close = difflib.get_close_matches(topic, known - {topic}, 1) if topic not in known else []
             hint = text("setting.did_you_mean", name=close[0]) if close else ""
         click.echo(text("command.no_jobs") + hint, err=True)
