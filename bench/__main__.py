@@ -40,6 +40,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(".brooq/bench/latest.json"))
     arguments = parser.parse_args()
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)  # a file or a pipe: nothing to fit the table to
     with place() as at, _progress(console) as progress:
         results = Results(at.version)
         steps = measures(at, arguments.jobs)

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 import os
-import secrets
 import socket
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -180,7 +179,7 @@ class Queue:
             raise ConfigError([text("config.already_started")])
         if not self._kinds:
             log.warning(text("config.no_kinds"))
-        name = f"{self._name}:{os.getpid()}:{secrets.token_hex(4)}"
+        name = f"{self._name}:{os.getpid()}:{os.urandom(4).hex()}"
         config = self.config
         worker = Worker(self.store, name, self._kinds, config, self.metrics, self._listeners, self._runtime)
         reaper = Reaper(self.store, self.metrics, self._listeners.emit)

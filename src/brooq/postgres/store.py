@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -24,7 +25,7 @@ from brooq.engine.store import (
     Taken,
 )
 from brooq.postgres.census import read_census
-from brooq.postgres.enqueue import insert, prepare
+from brooq.postgres.enqueue import Prepared, insert, prepare
 from brooq.postgres.link import Link
 from brooq.postgres.migrate import LATEST
 from brooq.postgres.record import to_record
@@ -70,6 +71,7 @@ class PostgresStore:
         self.schema = schema
         self._max_payload = max_payload
         self._patience = patience
+        self._aloud: bool | None = None
         self._statements: Statements = statements(schema)
         self._lanes: list[Link] = []
         self._free_lanes: asyncio.Queue[Link] = asyncio.Queue()
@@ -134,31 +136,48 @@ class PostgresStore:
                 raise
         return [answers[job.id] for job in jobs]
 
-    async def _enqueue_durably(self, prepared: Sequence[Any]) -> dict[UUID, Enqueued]:
+    async def _enqueue_durably(self, prepared: Sequence[Prepared]) -> dict[UUID, Enqueued]:
         """In a transaction of its own, repeated when its fate is unknown: the ids tell what an earlier try has done."""
         unknown = False
         for attempt in range(TRIES):
             try:
-                own = await self.begin()
-                try:
-                    assert own.connection is not None
-                    answers = await insert(own.connection, self._statements, prepared)
-                    await own.commit()
-                except psycopg.Error as error:
-                    await own.rollback()
-                    raise translate(error) from None
-                except BaseException:
-                    await own.rollback()
-                    raise
-            except (StoreUnavailable, OutcomeUnknown) as error:
-                trouble: StoreError = error
-                unknown = unknown or isinstance(error, OutcomeUnknown)
-                if isinstance(error, PoolExhausted):
-                    break
-            else:
-                return answers
+                async with self._lent() as connection:
+                    return await insert(connection, self._statements, prepared)
+            except psycopg.Error as error:
+                trouble = translate(error, writing=True)
+            except StoreError as error:
+                trouble = error
+            unknown = unknown or isinstance(trouble, OutcomeUnknown)
+            if isinstance(trouble, PoolExhausted) or not isinstance(trouble, (StoreUnavailable, OutcomeUnknown)):
+                break
             await asyncio.sleep(0.05 * 2**attempt)
         raise OutcomeUnknown(str(trouble)) if unknown else trouble
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[Connection]:
+        """A connection of the pool for one statement that is a transaction of its own, without a round trip for BEGIN
+        and another for COMMIT; in an explicit READ COMMITTED one where that is not the database's default (D16)."""
+        try:
+            connection = await self.pool.getconn()
+        except psycopg.Error as error:
+            raise translate(error) from None
+        autocommit = connection.autocommit
+        try:
+            await connection.set_autocommit(True)
+            if self._aloud is None:
+                rows = await _fetch(connection, "select current_setting('default_transaction_isolation')", [])
+                self._aloud = rows[0][0] != "read committed"
+            if self._aloud:
+                await connection.execute("begin isolation level read committed")
+                yield connection
+                await connection.commit()
+            else:
+                yield connection
+        finally:
+            if not connection.closed:
+                await connection.rollback()
+                await connection.set_autocommit(autocommit)
+            await self.pool.putconn(connection)
 
     async def exchange(
         self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta
