@@ -402,3 +402,15 @@ def test_a_version_stands_for_one_file(folder: Path) -> None:
     (folder / "1_again.sql").write_text(FIRST)
     with pytest.raises(SchemaError, match="same version"):
         migration.load(folder)
+
+
+def test_the_table_of_jobs_has_its_retention_index_and_its_vacuum_thresholds(dsn: str) -> None:
+    """R3."""
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("select reloptions from pg_class where oid = 'job'::regclass").fetchone()
+        index = connection.execute("select indexdef from pg_indexes where indexname = 'job_terminal'").fetchone()
+    assert row is not None
+    assert {"autovacuum_vacuum_scale_factor=0.02", "autovacuum_vacuum_threshold=100"} <= set(row[0])
+    assert index is not None
+    assert "updated_at" in index[0]
+    assert "WHERE" in index[0]

@@ -6,6 +6,7 @@ The engine never waits for the consumer's pool: handlers may hold every connecti
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -31,13 +32,18 @@ class Link:
         self._connection: Connection | None = None
         self._aloud = False
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]], *, writing: bool = False) -> T:
-        """Do the work on the connection. Raises the engine's StoreError or SchemaError, never the driver's error."""
+    async def run(
+        self, work: Callable[[Connection], Awaitable[T]], *, writing: bool = False, within: float = math.inf
+    ) -> T:
+        """Do the work on the connection; `within` shortens the patience, in seconds.
+
+        Raises the engine's StoreError or SchemaError, never the driver's error.
+        """
         async with self._lock:
             connection = await self._ready()
             loop = asyncio.get_running_loop()
             # Not asyncio.timeout: on a dead link psycopg spends its cancellation asking the server over that link.
-            alarm = loop.call_later(self._patience, sever, connection)
+            alarm = loop.call_later(min(self._patience, within), sever, connection)
             try:
                 return await self._do(work, connection)
             except psycopg.Error as error:

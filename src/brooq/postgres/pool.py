@@ -30,15 +30,26 @@ def make_pool(
     kwargs: dict[str, Any] = {"application_name": application_name, "connect_timeout": 10}
     if not prepared:
         kwargs["prepare_threshold"] = None
-    return AsyncConnectionPool(
+
+    async def check(connection: psycopg.AsyncConnection[Any]) -> None:
+        try:
+            await AsyncConnectionPool.check_connection(connection)
+        except psycopg.Error:
+            # Where one connection has died all have, most likely. Left alone the pool would find them one by one, with a
+            # pause that doubles after each: five dead ones would outlast the caller's patience (fault 29).
+            await pool.check()
+            raise
+
+    pool: Pool = AsyncConnectionPool(
         dsn,
         kwargs=kwargs,
         min_size=min_size,
         max_size=max_size,
         timeout=timeout,
         open=False,
-        check=AsyncConnectionPool.check_connection,
+        check=check,
     )
+    return pool
 
 
 def open_pool(

@@ -199,7 +199,7 @@ class PostgresStore:
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             return await _fetch(connection, self._statements.exchange, parameters)
 
-        rows = await self._on_lane(work)
+        rows = await self._on_lane(work, within=max(lease.total_seconds(), 5.0))
         settled, claimed = [], []
         for row in rows:
             if row[2] is None:
@@ -294,7 +294,7 @@ class PostgresStore:
             raise
         return result
 
-    async def _on_lane(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _on_lane(self, work: Callable[[Connection], Awaitable[T]], within: float) -> T:
         """On whichever of the engine's lanes is free; as many are made as are used at one time."""
         if self._free_lanes.empty():
             lane = Link(self.connect, self._patience)
@@ -302,7 +302,7 @@ class PostgresStore:
         else:
             lane = self._free_lanes.get_nowait()
         try:
-            return await lane.run(work, writing=True)
+            return await lane.run(work, writing=True, within=within)
         finally:
             if lane in self._lanes:
                 self._free_lanes.put_nowait(lane)
@@ -332,7 +332,8 @@ class PostgresRenewer:
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             return await _fetch(connection, self._statements.renew, parameters)
 
-        rows = await self._link.run(work)
+        # A third of the lease: on a dead link the next renewal has to find a new one while there is lease left.
+        rows = await self._link.run(work, within=max(lease.total_seconds() / 3, 1.0))
         return Renewal(
             [Hold(row[0], row[1]) for row in rows if row[2]],
             [Hold(row[0], row[1]) for row in rows if row[3]],

@@ -8,7 +8,8 @@
 --
 -- Claim. `ready` probes (topic, priority) pairs in the order asked; the outer LIMIT ends the nested loop as soon as
 -- enough rows are locked, so the future, foreign topics and terminal rows are never walked, and never more rows are
--- touched than asked. MATERIALIZED keeps the LIMIT under every plan. It comes after the outcomes: see above who waits.
+-- touched than asked. MATERIALIZED keeps the LIMIT under every plan. any(array(…)) instead of a join: planned for an
+-- unknown limit, a join would read the whole table for one batch. It comes after the outcomes: see above who waits.
 --
 -- $1 owner, $2 ids, $3 claim_seqs, $4 states, $5 errors, $6 delays in seconds, $7 refunds,
 -- $8 topics, $9 limit, $10 lease
@@ -64,8 +65,7 @@ taken as (
         locked_by = $1,
         locked_until = now() + $10::interval,
         updated_at = now()
-    from ready
-    where job.id = ready.id
+    where job.id = any(array(select id from ready))
     returning job.id, job.claim_seq, job.topic, job.payload, job.attempts, job.locked_until, job.max_attempts,
               job.priority, job.available_at
 )
