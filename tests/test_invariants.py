@@ -48,14 +48,14 @@ async def place(invariant_dsn: str) -> AsyncIterator[Place]:
 # --- what would be seen if a guard were not there ---
 
 
-async def terminal_overwritten_by_exchange(place: Place) -> bool:
+async def finality_broken_by_exchange(place: Place) -> bool:
     taken = await place.take()
     assert await place.write(Outcome(taken.id, taken.token, State.DONE))
     await place.write(Outcome(taken.id, taken.token, State.FAILED, "late", 0.0))
     return (await place.row(taken.id)).state is not State.DONE
 
 
-async def terminal_overwritten_by_settle(place: Place) -> bool:
+async def finality_broken_by_settle(place: Place) -> bool:
     taken = await place.take()
     assert await place.write(Outcome(taken.id, taken.token, State.DONE))
     await place.settle(Outcome(taken.id, taken.token, State.FAILED, "late", 0.0))
@@ -70,14 +70,14 @@ async def terminal_touched_by_a_renewal(place: Place) -> bool:
     return await place.row(taken.id) != before
 
 
-async def terminal_overwritten_by_the_reaper(place: Place) -> bool:
+async def finality_broken_by_the_reaper(place: Place) -> bool:
     id = await place.terminal()
     await place.expire(id)
     await place.store.reap(10)
     return (await place.row(id)).state is not State.DONE
 
 
-async def terminal_overwritten_by_cancel(place: Place) -> bool:
+async def finality_broken_by_cancel(place: Place) -> bool:
     id = await place.terminal()
     await place.store.cancel(id)
     return (await place.row(id)).state is not State.DONE
@@ -273,11 +273,11 @@ SETTLE = "state = 'processing' and locked_by = $1::text and claim_seq = $3::bigi
 LOCK = "for no key update skip locked"
 
 GUARDS = [
-    Guard("G4.3", "exchange", OUTCOME, OUTCOME.replace("job.state = 'processing' and", ""), terminal_overwritten_by_exchange),
-    Guard("G4.3", "settle", SETTLE, SETTLE.replace("state = 'processing' and", ""), terminal_overwritten_by_settle),
+    Guard("G4.3", "exchange", OUTCOME, OUTCOME.replace("job.state = 'processing' and", ""), finality_broken_by_exchange),
+    Guard("G4.3", "settle", SETTLE, SETTLE.replace("state = 'processing' and", ""), finality_broken_by_settle),
     Guard("G4.3", "renew", HOLD, HOLD.replace("job.state = 'processing' and", ""), terminal_touched_by_a_renewal),
-    Guard("G4.3", "reap", "state = 'processing' and", "", terminal_overwritten_by_the_reaper),
-    Guard("G4.3", "cancel", "found.state in ('pending', 'failed', 'processing')", "true", terminal_overwritten_by_cancel),
+    Guard("G4.3", "reap", "state = 'processing' and", "", finality_broken_by_the_reaper),
+    Guard("G4.3", "cancel", "found.state in ('pending', 'failed', 'processing')", "true", finality_broken_by_cancel),
     Guard("G5", "exchange", OUTCOME, OUTCOME.replace("and job.locked_by = $1", ""), foreign_outcome_by_exchange),
     Guard("G5", "settle", SETTLE, SETTLE.replace("locked_by = $1::text", "$1::text <> ''"), foreign_outcome_by_settle),
     Guard("G5", "renew", HOLD, HOLD.replace("and job.locked_by = $1", ""), renewal_of_another_worker),

@@ -62,6 +62,14 @@ async def test_what_is_no_longer_held_is_lost(place: Place) -> None:
     assert await place.renew(mine.hold, worker="another") == ([], [mine.hold])
 
 
+async def test_two_claims_of_one_job_by_one_worker_are_told_apart(place: Place) -> None:
+    old = await place.take()
+    await place.expire(old.id)
+    await place.store.reap(1)
+    (new,) = await place.claim()
+    assert await place.renew(old.hold, new.hold) == ([new.hold], [old.hold])
+
+
 async def test_an_expired_lease_that_nobody_took_can_still_be_renewed(place: Place) -> None:
     taken = await place.take()
     await place.expire(taken.id)

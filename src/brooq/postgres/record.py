@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from brooq.vocabulary.job import Failure, JobRecord, State
 from brooq.vocabulary.payload import decode
+
+
+def utc(moment: datetime) -> datetime:
+    """The moment in UTC, whatever the session's zone: in a repeated hour Python finds no two zones' moments equal."""
+    return moment.astimezone(UTC)
 
 
 def to_record(row: Sequence[Any]) -> JobRecord:
@@ -26,16 +31,16 @@ def to_record(row: Sequence[Any]) -> JobRecord:
         claim_seq=claim_seq,
         expired_leases=expired_leases,
         idempotency_key=key,
-        available_at=available_at,
+        available_at=utc(available_at),
         locked_by=locked_by,
-        locked_until=locked_until,
+        locked_until=None if locked_until is None else utc(locked_until),
         last_error=last_error,
         failures=tuple(
-            Failure(each["attempt"], datetime.fromisoformat(each["at"]), each["worker"], each["error"])
+            Failure(each["attempt"], utc(datetime.fromisoformat(each["at"])), each["worker"], each["error"])
             for each in json.loads(failures or "[]")
         ),
         tags=tuple(tags or ()),
         metadata=json.loads(metadata) if metadata else None,
-        created_at=created_at,
-        updated_at=updated_at,
+        created_at=utc(created_at),
+        updated_at=utc(updated_at),
     )

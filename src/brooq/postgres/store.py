@@ -28,7 +28,7 @@ from brooq.postgres.census import read_census
 from brooq.postgres.enqueue import Prepared, insert, prepare
 from brooq.postgres.link import Link
 from brooq.postgres.migrate import LATEST
-from brooq.postgres.record import to_record
+from brooq.postgres.record import to_record, utc
 from brooq.postgres.statement import Statements, quoted, statements
 from brooq.postgres.trouble import PoolExhausted, translate
 from brooq.postgres.tx import OwnTx, connection_of
@@ -210,7 +210,7 @@ class PostgresStore:
         claimed.sort(key=lambda row: (row[8], row[9], row[0]))
         return Exchange(
             settled,
-            [Taken(row[0], row[2], row[3], row[4], row[1], row[5], row[6], max(row[7], 0.0)) for row in claimed],
+            [Taken(row[0], row[2], row[3], row[4], row[1], utc(row[5]), row[6], max(row[7], 0.0)) for row in claimed],
         )
 
     async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:

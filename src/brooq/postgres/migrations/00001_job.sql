@@ -61,6 +61,10 @@ create table job (
     constraint job_state_check check (state in ('pending', 'processing', 'failed', 'done', 'dead', 'canceled')),
     constraint job_priority_check check (priority between 0 and 9),
     constraint job_attempts_check check (attempts >= 0 and max_attempts >= 1 and claim_seq >= 0 and expired_leases >= 0),
+    -- What a program can read back: a moment at infinity would spoil the claim that meets it.
+    constraint job_available_at_check check (
+        available_at >= '0001-01-02 00:00:00+00' and available_at < '9999-12-31 00:00:00+00'
+    ),
     constraint job_key_check check (octet_length(idempotency_key) between 1 and 1024),
     -- A lease is whole or absent; processing has one, waiting states have none; terminal rows may keep their last.
     constraint job_lease_check check (

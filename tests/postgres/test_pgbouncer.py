@@ -1,0 +1,136 @@
+"""Through PgBouncer in transaction mode, with two server connections for everybody (fault 32, reliability D12)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from tests.postgres.observer import Observer, Opened
+from tests.tools import pgbouncer
+
+from brooq import Claim, Config, Enqueued, Job, Queue
+from brooq.postgres import as_psycopg, wrap_tx
+
+JOBS = 1000
+CONFIGURATION = """
+[databases]
+{dbname} = host={host} port={port} dbname={dbname} user={user}{secret}
+
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {listen}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 2
+max_client_conn = 100
+server_lifetime = 5
+"""
+
+
+@pytest.fixture
+def pooled_dsn(dsn: str, tmp_path: Path) -> Iterator[str]:
+    """The database through PgBouncer: its default pool, whose two connections all clients share."""
+    tool = pgbouncer()
+    place = conninfo_to_dict(dsn)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    values = {"host": "127.0.0.1", "port": "5432", "user": "postgres"} | place | {"listen": port}
+    password = str(place.get("password") or "").replace("'", "''")
+    file = tmp_path / "pgbouncer.ini"
+    file.write_text(CONFIGURATION.format(secret=f" password='{password}'" if password else "", **values))
+    # It refuses to run as root.
+    account = ["-u", "nobody"] if os.geteuid() == 0 else []
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([tool.program, *account, str(file)], env=tool.environment, stdout=log, stderr=log)
+    try:
+        pooled = make_conninfo(dsn, host="127.0.0.1", port=port)
+        wait_until_it_answers(pooled, process, tmp_path / "log")
+        yield pooled
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def wait_until_it_answers(dsn: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    while True:
+        assert process.poll() is None, log.read_text()
+        try:
+            with psycopg.connect(dsn, autocommit=True, prepare_threshold=None, connect_timeout=2) as connection:
+                connection.execute("select 1")
+                return
+        except psycopg.OperationalError:
+            continue
+
+
+@pytest.mark.fault(32)
+async def test_two_workers_and_a_producer_share_two_server_connections(pooled_dsn: str, observer: Observer) -> None:
+    """Fault 32: a thousand jobs, each run once, without prepared statements and without a trace in the sessions."""
+    ran: Counter[int] = Counter()
+
+    async def handler(claim: Claim) -> None:
+        ran[claim.payload] += 1
+
+    async def produce(queue: Queue) -> None:
+        for number in range(0, JOBS, 20):
+            await queue.enqueue_many([Job("t", n, f"k{n}") for n in range(number, number + 19)])
+            # One at a time, often enough that a driver which prepares by itself would begin to.
+            await queue.enqueue(Job("t", number + 19, f"k{number + 19}"))
+
+    async with AsyncExitStack() as stack:
+        queues = []
+        for _ in range(3):
+            store = await stack.enter_async_context(Opened(pooled_dsn, prepared=False, max_size=4))
+            queues.append(
+                Queue(store, Config(workers=20, poll_interval=0.1, lease=5, census_period=0.2, reaper_period=0.2))
+            )
+        producer, *workers = queues
+        for queue in workers:
+            queue.register_kind("t", handler)
+            await stack.enter_async_context(queue)
+        await produce(producer)
+        await observer.until(lambda: observer.value("select count(*) from job where state <> 'done'") == 0, 60)
+        assert await producer.enqueue(Job("t", 0, "k0")) == Enqueued(
+            observer.value("select id from job where idempotency_key = 'k0'"), False
+        )
+    assert sum(ran.values()) == len(ran) == JOBS
+    assert observer.value("select count(*) from job where state = 'done' and attempts = 1") == JOBS
+    # What a session remembers now, all later clients of PgBouncer would inherit.
+    async with await psycopg.AsyncConnection.connect(pooled_dsn, autocommit=True, prepare_threshold=None) as connection:
+        for setting, default in (
+            ("lock_timeout", "0"),
+            ("statement_timeout", "0"),
+            ("transaction_isolation", "read committed"),
+        ):
+            row = await (await connection.execute("select current_setting(%s)", [setting])).fetchone()
+            assert row == (default,)
+        row = await (await connection.execute("select count(*) from pg_prepared_statements")).fetchone()
+        assert row == (0,)
+
+
+@pytest.mark.fault(32)
+async def test_transactions_of_queue_and_caller_pass_through(pooled_dsn: str, observer: Observer) -> None:
+    """Fault 32: a transaction keeps its server connection, the caller's and the queue's alike."""
+    async with Opened(pooled_dsn, prepared=False) as store:
+        queue = Queue(store)
+        for number in range(8):
+            async with await psycopg.AsyncConnection.connect(pooled_dsn, prepare_threshold=None) as connection:
+                assert (await queue.enqueue_tx(wrap_tx(connection), Job("t", number))).created
+            tx = await queue.begin()
+            own = as_psycopg(tx)
+            assert own is not None
+            await own.execute("select 1")
+            assert (await queue.enqueue_tx(tx, Job("t", number))).created
+            await tx.rollback()
+        await asyncio.gather(*(queue.enqueue(Job("t", n, "k")) for n in range(20)))
+    assert observer.value("select count(*) from job") == 9
