@@ -31,7 +31,7 @@ async def proxy(dsn: str) -> AsyncIterator[Proxy]:
 async def test_an_enqueue_whose_answer_was_eaten_is_found_out(
     proxy: Proxy, observer: Observer, key: str, eaten: int
 ) -> None:
-    """Reliability D9: the id of the job tells, so a repeated enqueue makes no second row, even without a key."""
+    """The id of the job tells, so a repeated enqueue makes no second row, even without a key."""
     async with Opened(proxy.dsn) as store:
         await store.enqueue(None, [Job("t", "first")])
         proxy.marker, proxy.eat = INSERT, eaten
@@ -99,7 +99,7 @@ async def test_a_commit_whose_answer_was_eaten_is_unknown(proxy: Proxy, observer
 async def test_an_exchange_whose_answer_was_eaten_is_unknown_and_its_fate_can_be_read(
     proxy: Proxy, observer: Observer
 ) -> None:
-    """Reliability D9: the outcome is recorded, and the row says so."""
+    """The outcome is recorded, and the row says so."""
     async with Opened(proxy.dsn) as store:
         await store.enqueue(None, [Job("t", 0), Job("t", 1)])
         (taken,) = (await store.exchange("w", [], ["t"], 1, LEASE)).taken
@@ -124,7 +124,7 @@ async def test_an_exchange_that_never_arrived_has_done_nothing(proxy: Proxy, obs
 
 
 async def test_silence_costs_no_more_than_the_stores_patience(proxy: Proxy, observer: Observer) -> None:
-    """Reliability D6: on a dead link a driver that cancels its query waits for the same dead link once more."""
+    """On a dead link a driver that cancels its query waits for the same dead link once more."""
     async with Opened(proxy.dsn, patience=0.4) as store:
         renewer = await store.renewer()
         await store.enqueue(None, [Job("t")])

@@ -1,4 +1,4 @@
-"""Through PgBouncer in transaction mode, with two server connections for everybody (fault 32, reliability D12)."""
+"""Through PgBouncer in transaction mode, with two server connections for everybody (fault 32)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Plans: every statement of the hot path uses its index in a grown table, with and without statistics, and never
-touches more rows than asked (reliability D15)."""
+touches more rows than asked."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_claim_walks_no_future_of_a_more_urgent_priority(connection: psycopg.C
     "off", ["nestloop", "hashjoin", "mergejoin", "indexscan", "bitmapscan", "material", "sort", "memoize"]
 )
 def test_a_claim_keeps_its_limit_under_every_plan(connection: psycopg.Connection[Any], off: str) -> None:
-    """Reliability D15: whatever the planner may not use, exactly as many rows as asked."""
+    """Whatever the planner may not use, exactly as many rows as asked."""
     connection.execute(f"set local enable_{off} = off".encode())
     plan = explain(connection, STATEMENTS.exchange, [*outcomes([]), ["mail"], ASKED, LEASE])
     assert (rows_locked(plan), plan["Actual Rows"]) == (ASKED, ASKED)
@@ -219,7 +219,7 @@ def test_retention(connection: psycopg.Connection[Any], mode: str) -> None:
 
 @pytest.mark.parametrize("off", ["nestloop", "hashjoin", "mergejoin", "indexscan", "bitmapscan", "sort"])
 def test_upkeep_keeps_its_limits_under_every_plan(connection: psycopg.Connection[Any], off: str) -> None:
-    """Reliability D15, for the reaper and for retention."""
+    """The same for the reaper and for retention."""
     connection.execute(f"set local enable_{off} = off".encode())
     for statement, parameters in ((STATEMENTS.reap, [ASKED]), (STATEMENTS.prune, [timedelta(hours=1), ASKED])):
         plan = explain(connection, statement, parameters)

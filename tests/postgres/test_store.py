@@ -88,7 +88,7 @@ async def test_a_duplicate_key_never_aborts_the_callers_transaction(
 async def test_a_stricter_transaction_of_the_caller_gets_its_serialization_failure_unchanged(
     dsn: str, observer: Observer, closed_pool: AsyncConnectionPool
 ) -> None:
-    """Requirement E4, reliability D4."""
+    """Requirement E4."""
     queue = Queue(PostgresStore(closed_pool))
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
         await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
@@ -261,7 +261,7 @@ def witness(observer: Observer) -> Observer:
 async def test_a_database_that_does_not_wait_for_its_disk_does_so_for_jobs_and_outcomes(
     dsn: str, witness: Observer
 ) -> None:
-    """Requirement G6, reliability D10. What the reaper writes may be lost: its lease is over all the same."""
+    """Requirement G6. What the reaper writes may be lost: its lease is over all the same."""
     witness.set("synchronous_commit", "off")
     async with Opened(dsn) as store:
         await store.enqueue(None, [Job("t", n) for n in range(4)])
@@ -294,7 +294,7 @@ async def test_a_stricter_setting_is_never_lowered(dsn: str, witness: Observer) 
 async def test_a_database_that_is_serializable_by_default_does_not_disturb_the_queue(
     dsn: str, witness: Observer
 ) -> None:
-    """Reliability D16: every statement says READ COMMITTED; rivals on the same rows never meet 40001."""
+    """Every statement says READ COMMITTED; rivals on the same rows never meet 40001."""
     witness.set("default_transaction_isolation", "serializable")
 
     async def work(worker: str, store: PostgresStore) -> None:

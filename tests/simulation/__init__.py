@@ -1,1 +1,1 @@
-"""The real engine on a store in memory, under virtual time, with faults drawn from a seed (reliability layer D)."""
+"""The real engine on a store in memory, under virtual time, with faults drawn from a seed."""

@@ -1,4 +1,4 @@
-"""What must be true of every history (reliability 3.2), read from the audit, the journal and the producers' answers."""
+"""What must be true of every history, read from the audit, the journal and the producers' answers."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
-from typing import TypeVar
+from typing import Self, TypeVar
 from uuid import UUID
 
 from tests.simulation.audit import AuditedStore, AuditedTx
@@ -210,6 +210,14 @@ class FaultyTx:
             self._ended = True
             self._store.transactions.discard(self)
             await self.inner.rollback()
+
+    async def __aenter__(self) -> Self:
+        """The transaction itself."""
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Commit, or roll back when the block raised."""
+        await (self.commit() if kind is None else self.rollback())
 
     async def lose(self) -> None:
         """The connection is gone: the server rolls back."""

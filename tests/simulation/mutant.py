@@ -27,7 +27,7 @@ Mutant = Callable[[], Any]
 
 
 def fence_without_token() -> Any:
-    """The guard knows the worker, not the claim (reliability D1)."""
+    """The guard knows the worker, not the claim."""
 
     def holds(_: MemoryStore, record: JobRecord, worker: str, __: int) -> bool:
         return (record.state, record.locked_by) == (State.PROCESSING, worker)
@@ -97,7 +97,7 @@ def keeper_ignores_lost() -> Any:
 
 
 def fence_from_the_answer() -> Any:
-    """The lease is believed to begin when its answer comes, not before it was asked for (reliability D6)."""
+    """The lease is believed to begin when its answer comes, not before it was asked for."""
     original = LeaseKeeper.hold
     return patch.object(LeaseKeeper, "hold", lambda self, holds, _: original(self, holds, self._runtime.clock() + 1.0))
 

@@ -43,7 +43,7 @@ async def test_every_claim_counts_its_attempt_and_moves_the_fence(place: Place) 
 
 
 async def test_an_attempt_given_back_does_not_move_the_fence_back(place: Place) -> None:
-    """Reliability D2: attempts are no fence."""
+    """Attempts are no fence."""
     id = await place.job()
     for number in (1, 2, 3):
         (taken,) = await place.claim()

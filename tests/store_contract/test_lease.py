@@ -155,7 +155,7 @@ async def test_no_more_are_reaped_than_asked(place: Place) -> None:
 
 
 async def test_a_settle_that_hangs_does_not_keep_the_jobs_of_others(place: Place) -> None:
-    """Reliability D3: a worker frozen between its settle and its commit."""
+    """A worker frozen between its settle and its commit."""
     await place.enqueue(Job("t", 0), Job("t", 1))
     frozen, other = await place.claim(2)
     await place.expire(frozen.id)

@@ -115,7 +115,7 @@ async def test_only_the_claim_that_holds_the_job_may_write(place: Place, write: 
 
 
 async def test_a_stale_claim_of_the_very_same_worker_is_refused(place: Place, write: Write) -> None:
-    """Reliability D1: the lease ran out, the same worker has the job again, the old handler reports."""
+    """The lease ran out, the same worker has the job again, the old handler reports."""
     old = await place.take()
     await place.expire(old.id)
     assert [each.id for each in await place.store.reap(10)] == [old.id]
@@ -128,7 +128,7 @@ async def test_a_stale_claim_of_the_very_same_worker_is_refused(place: Place, wr
 
 
 async def test_a_stale_claim_after_a_refund_is_refused(place: Place, write: Write) -> None:
-    """Reliability D2: both claims are attempt number 1."""
+    """Both claims are attempt number 1."""
     old = await place.take()
     assert await place.write(Outcome(old.id, old.token, State.PENDING, delay=0.0, refund=1))
     assert not await write(Outcome(old.id, old.token, State.DONE))

@@ -25,6 +25,9 @@ LANES = 2
 FEW_SLOTS = 32
 """Below this many slots one lane is enough: splitting them would only halve the batches."""
 
+APART_AT_ONCE = 2
+"""How many outcomes that are written alone are on their way at one time."""
+
 FLUSH_STEP = 0.1
 """How many seconds a stop waits at most before it looks again whether everything is written."""
 
@@ -65,6 +68,8 @@ class Exchanger:
         self._progress = asyncio.Event()
         self._lanes: list[asyncio.Task[None]] = []
         self._apart: set[asyncio.Task[None]] = set()
+        # Each may have to wait for a locked row, on a connection of its own meanwhile.
+        self._apart_at_once = asyncio.Semaphore(APART_AT_ONCE)
 
     def start(self) -> None:
         """Start the lanes in the running event loop."""
@@ -191,7 +196,8 @@ class Exchanger:
         while left and self._runtime.clock() < deadline:
             pulse.failures += 1
             await asyncio.sleep(pulse.pause())
-            left = await self._recorder.alone(entry)
+            async with self._apart_at_once:
+                left = await self._recorder.alone(entry)
         if left:
             self._recorder.landed([entry], recorded=False)
         self._progress.set()

@@ -1,7 +1,7 @@
 """The lease keeper: renews what this process holds, and tells at once what it holds no longer.
 
 Renewals run apart from the handlers (requirement L2). The fence is a timer of its own, measured from before the last
-good renewal was sent (L3, reliability D6): a query that hangs on a dead link comes back too late to tell anything.
+good renewal was sent (L3): a query that hangs on a dead link comes back too late to tell anything.
 """
 
 from __future__ import annotations

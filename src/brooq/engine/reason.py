@@ -35,7 +35,7 @@ def _one(error: BaseException) -> str:
 
 def sanitize(text: str, limit: int = MAX_BYTES) -> str:
     """Text that PostgreSQL takes: NUL and other control characters escaped, lone surrogates replaced, at most `limit`
-    bytes of UTF-8 (requirement C3, reliability D5)."""
+    bytes of UTF-8 (requirement C3)."""
     text = text[: limit + 1]
     text = "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in text)
     encoded = text.encode("utf-8")

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
 from brooq.engine.outcome import Outcome
@@ -98,6 +99,14 @@ class OwnTx(Tx, Protocol):
     @property
     def broken(self) -> bool:
         """Whether its connection is lost: whatever was done in it is undone, or unknown while a commit was on its way."""
+
+    async def __aenter__(self) -> Self:
+        """The transaction itself."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Commit, or roll back when the block raised."""
 
 
 class Renewer(Protocol):

@@ -1,4 +1,4 @@
-"""Writing jobs: insert or get, without ever aborting the caller's transaction (requirement E4, reliability D4)."""
+"""Writing jobs: insert or get, without ever aborting the caller's transaction (requirement E4)."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Link:
 
     async def _do(self, work: Callable[[Connection], Awaitable[T]], connection: Connection) -> T:
         """A single statement is a transaction of its own, and cannot say its isolation level: where the default is
-        another than READ COMMITTED, an explicit transaction says it aloud (reliability D16). Never a session SET: behind
+        another than READ COMMITTED, an explicit transaction says it aloud. Never a session SET: behind
         a pooler it would be somebody else's."""
         if not self._aloud:
             return await work(connection)

@@ -24,7 +24,7 @@ def make_pool(
 ) -> Pool:
     """A pool that is not open yet; connections are checked before they are lent.
 
-    `prepared=False` for PgBouncer in transaction mode: no prepared statements (reliability D12).
+    `prepared=False` for PgBouncer in transaction mode: no prepared statements.
     `timeout` is how many seconds a caller waits for a connection.
     """
     kwargs: dict[str, Any] = {"application_name": application_name, "connect_timeout": 10}

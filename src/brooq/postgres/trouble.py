@@ -1,4 +1,4 @@
-"""What an error of the driver means for the engine (reliability.md 2.3): try again, unknown, refused, or schema."""
+"""What an error of the driver means for the engine: try again, unknown, refused, or schema."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class WorkerProcess:
 
     def _outlive(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[int]) -> int:
         """Run the loop until the task is done. SystemExit and KeyboardInterrupt in any other task leave `run_until_complete`
-        as they are (reliability D7): they are that task's failure, and nobody else's."""
+        as they are: they are that task's failure, and nobody else's."""
         while True:
             try:
                 return loop.run_until_complete(task)
