@@ -79,6 +79,9 @@ def place() -> Iterator[Place]:
 
 
 def _prepare(dsn: str, server: psutil.Process | None) -> Place:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        # Anew for every run: an earlier one may have been of another version.
+        connection.execute(f'drop schema if exists "{SCHEMA}" cascade'.encode())
     migrate.up(dsn, schema=SCHEMA)
     with psycopg.connect(dsn) as connection:
         connection.execute("create extension if not exists pg_stat_statements")
