@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from unittest.mock import patch
 
 from tests.simulation.audit import AuditedStore
 
@@ -26,13 +25,24 @@ from brooq.vocabulary.job import JobRecord, State
 Mutant = Callable[[], Any]
 
 
+@contextmanager
+def planted(place: Any, name: str, bug: Any) -> Iterator[None]:
+    """The bug in the place of what is there, for the length of a block."""
+    original = getattr(place, name)
+    setattr(place, name, bug)
+    try:
+        yield
+    finally:
+        setattr(place, name, original)
+
+
 def fence_without_token() -> Any:
     """The guard knows the worker, not the claim."""
 
     def holds(_: MemoryStore, record: JobRecord, worker: str, __: int) -> bool:
         return (record.state, record.locked_by) == (State.PROCESSING, worker)
 
-    return patch.object(MemoryStore, "_holds", holds)
+    return planted(MemoryStore, "_holds", holds)
 
 
 def guard_by_state_alone() -> Any:
@@ -41,7 +51,7 @@ def guard_by_state_alone() -> Any:
     def holds(_: MemoryStore, record: JobRecord, __: str, ___: int) -> bool:
         return record.state is State.PROCESSING
 
-    return patch.object(MemoryStore, "_holds", holds)
+    return planted(MemoryStore, "_holds", holds)
 
 
 def reaper_bumps_attempts() -> Any:
@@ -55,7 +65,7 @@ def reaper_bumps_attempts() -> Any:
             row.record = replace(row.record, attempts=row.record.attempts + 1)
         return requeued
 
-    return patch.object(MemoryStore, "reap", reap)
+    return planted(MemoryStore, "reap", reap)
 
 
 def reaper_without_expiry() -> Any:
@@ -69,7 +79,7 @@ def reaper_without_expiry() -> Any:
         finally:
             self.clock = clock
 
-    return patch.object(MemoryStore, "reap", reap)
+    return planted(MemoryStore, "reap", reap)
 
 
 def retry_without_guard() -> Any:
@@ -88,18 +98,18 @@ def retry_without_guard() -> Any:
             sent.add(key)
         return await original(self, worker, sending, topics, limit, lease)
 
-    return patch.object(AuditedStore, "exchange", exchange)
+    return planted(AuditedStore, "exchange", exchange)
 
 
 def keeper_ignores_lost() -> Any:
     """Nobody tells the handler that its job was canceled."""
-    return patch.object(LeaseKeeper, "_tell", lambda *_: None)
+    return planted(LeaseKeeper, "_tell", lambda *_: None)
 
 
 def fence_from_the_answer() -> Any:
     """The lease is believed to begin when its answer comes, not before it was asked for."""
     original = LeaseKeeper.hold
-    return patch.object(LeaseKeeper, "hold", lambda self, holds, _: original(self, holds, self._runtime.clock() + 1.0))
+    return planted(LeaseKeeper, "hold", lambda self, holds, _: original(self, holds, self._runtime.clock() + 1.0))
 
 
 @contextmanager
@@ -109,7 +119,7 @@ def release_without_refund() -> Iterator[None]:
     def released(id: Any, token: int) -> Outcome:
         return Outcome(id, token, State.PENDING, delay=0.0)
 
-    with patch.object(outcomes, "released", released), patch.object(workers, "released", released):
+    with planted(outcomes, "released", released), planted(workers, "released", released):
         yield
 
 
@@ -129,7 +139,7 @@ def callbacks_before_guard() -> Any:
             raise
         return settled
 
-    return patch.object(Closing, "_once", once)
+    return planted(Closing, "_once", once)
 
 
 def chain_outside_the_transaction() -> Any:
@@ -150,7 +160,7 @@ def chain_outside_the_transaction() -> Any:
             raise
         return True
 
-    return patch.object(Closing, "_once", once)
+    return planted(Closing, "_once", once)
 
 
 def swallowed_cancellation_is_success() -> Any:
@@ -162,7 +172,7 @@ def swallowed_cancellation_is_success() -> Any:
             ending = Ending(None, None)
         return original(id, token, attempt, ending, *rest)
 
-    return patch.object(workers, "decide", decide)
+    return planted(workers, "decide", decide)
 
 
 def stale_outcomes_are_sent() -> Any:
@@ -177,7 +187,7 @@ def stale_outcomes_are_sent() -> Any:
             attempt.claim.interruption = None
             original(self, attempt)
 
-        with patch.object(Worker, "_ended", ended), guard_by_state_alone():
+        with planted(Worker, "_ended", ended), guard_by_state_alone():
             yield
 
     return both()
@@ -189,7 +199,7 @@ def outcome_forgotten() -> Any:
     async def separate(*_: Any) -> list[Any]:
         return []
 
-    return patch.object(Recorder, "separate", separate)
+    return planted(Recorder, "separate", separate)
 
 
 def timers_of_a_closing_job() -> Any:
@@ -200,7 +210,7 @@ def timers_of_a_closing_job() -> Any:
             if self._running.get(attempt.hold) is attempt and not attempt.detached:
                 attempt.arm(now, self._exceeded, self._interrupt)
 
-    return patch.object(Worker, "_arm", arm)
+    return planted(Worker, "_arm", arm)
 
 
 def events_told_twice() -> Any:
@@ -212,7 +222,7 @@ def events_told_twice() -> Any:
         if any(entry.uncertain for entry in entries):
             original(self, entries, recorded=recorded)
 
-    return patch.object(Recorder, "landed", landed)
+    return planted(Recorder, "landed", landed)
 
 
 MUTANTS: tuple[Mutant, ...] = (

@@ -79,14 +79,8 @@ class PostgresStore:
 
     async def open(self) -> None:
         """Check that the database answers and its schema is the one this version needs (requirement M2)."""
-
-        async def version(connection: Connection) -> int | None:
-            rows = await _fetch(connection, self._statements.version, [])
-            found: int | None = rows[0][0]
-            return found
-
         try:
-            found = await self._upkeep.run(version)
+            ((found,),) = await self._on_upkeep(self._statements.version)
         except SchemaError:
             found = None
         if found is None:
@@ -225,11 +219,8 @@ class PostgresStore:
 
     async def fates(self, ids: Sequence[UUID]) -> dict[UUID, Fate]:
         """What the rows say now."""
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await _fetch(connection, self._statements.fates, [list(ids)])
-
-        return {row[0]: Fate(State(row[1]), row[2], row[3]) for row in await self._upkeep.run(work)}
+        rows = await self._on_upkeep(self._statements.fates, list(ids))
+        return {id: Fate(State(state), token, owner) for id, state, token, owner in rows}
 
     async def renewer(self) -> Renewer:
         """A renewer with a connection of its own in the running loop."""
@@ -237,30 +228,19 @@ class PostgresStore:
 
     async def cancel(self, id: UUID) -> Cancellation:
         """Through the pool: it is a caller's request, and may wait for a lock on the row."""
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await _fetch(connection, self._statements.cancel, [id])
-
-        rows = await self._in_own_transaction(work)
+        rows = await self._through_pool(self._statements.cancel, id)
         if not rows:
             return Cancellation(False, None)
-        return Cancellation(rows[0][2], State(rows[0][0]), rows[0][1])
+        ((state, topic, canceled),) = rows
+        return Cancellation(canceled, State(state), topic)
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Expired leases back into circulation."""
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await _fetch(connection, self._statements.reap, [limit])
-
-        return [Requeued(row[0], row[1]) for row in await self._upkeep.run(work, writing=True)]
+        return [Requeued(id, topic) for id, topic in await self._on_upkeep(self._statements.reap, limit)]
 
     async def prune(self, age: timedelta, limit: int) -> list[str]:
         """One batch of old terminal jobs deleted."""
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await _fetch(connection, self._statements.prune, [age, limit])
-
-        return [row[0] for row in await self._upkeep.run(work, writing=True)]
+        return [topic for (topic,) in await self._on_upkeep(self._statements.prune, age, limit)]
 
     async def census(self, topics: Sequence[str]) -> Census:
         """Depths and ages at a bounded cost."""
@@ -272,27 +252,20 @@ class PostgresStore:
 
     async def find(self, id: UUID) -> JobRecord | None:
         """A job's row; a read needs no transaction (T5)."""
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await _fetch(connection, self._statements.find, [id])
-
-        rows = await self._in_own_transaction(work)
+        rows = await self._through_pool(self._statements.find, id)
         return to_record(rows[0]) if rows else None
 
-    async def _in_own_transaction(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Through the consumer's pool, READ COMMITTED."""
-        own = await self.begin()
+    async def _through_pool(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """One statement for a caller, on a connection of the consumer's pool."""
         try:
-            assert own.connection is not None
-            result = await work(own.connection)
-            await own.commit()
+            async with self._lent() as connection:
+                return await _fetch(connection, statement, parameters)
         except psycopg.Error as error:
-            await own.rollback()
             raise translate(error, writing=True) from None
-        except BaseException:
-            await own.rollback()
-            raise
-        return result
+
+    async def _on_upkeep(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """One statement for the engine itself; what it may have changed unheard, its next tick finds."""
+        return await self._upkeep.run(lambda connection: _fetch(connection, statement, parameters))
 
     async def _on_lane(self, work: Callable[[Connection], Awaitable[T]], within: float) -> T:
         """On whichever of the engine's lanes is free; as many are made as are used at one time."""
