@@ -71,9 +71,23 @@ def _unpack(name: str, packages: Sequence[str]) -> None:
     archives = FOLDER / "archives"
     archives.mkdir(parents=True, exist_ok=True)
     for package in packages:
-        _run(name, ["apt-get", "download", "-qq", package], archives)
+        _download(name, package, archives)
         for archive in archives.glob(f"{package}_*.deb"):
             _run(name, ["dpkg", "-x", str(archive), str(FOLDER)], archives)
+
+
+def _download(name: str, package: str, archives: Path) -> None:
+    try:
+        _run(name, ["apt-get", "download", "-qq", package], archives)
+    except ToolMissing:
+        # A new machine has no lists of packages yet; ones of our own need no rights.
+        own = []
+        for option, place in (("State::Lists", "lists"), ("Cache", "cache")):
+            (FOLDER / "apt" / place / "partial").mkdir(parents=True, exist_ok=True)
+            own += ["-o", f"Dir::{option}={FOLDER / 'apt' / place}"]
+        own += ["-o", "APT::Sandbox::User=root"]
+        _run(name, ["apt-get", *own, "update", "-qq"], archives)
+        _run(name, ["apt-get", *own, "download", "-qq", package], archives)
 
 
 def _run(name: str, command: Sequence[str], folder: Path) -> None:
