@@ -97,22 +97,18 @@ class PostgresStore:
         self._free_lanes = asyncio.Queue()
 
     async def begin(self) -> OwnTx:
-        """A transaction on a connection of the pool, READ COMMITTED whatever the database's default (D16)."""
+        """A transaction on a connection of the pool, READ COMMITTED whatever the database's default."""
+        own = await self._borrow()
         try:
-            connection = await self.pool.getconn()
+            assert own.connection is not None
+            await own.connection.execute("begin isolation level read committed")
         except psycopg.Error as error:
+            await own.rollback()
             raise translate(error) from None
-        autocommit = connection.autocommit
-        try:
-            # Autocommit in the driver's words: it must not send a BEGIN of its own before ours.
-            await connection.set_autocommit(True)
-            await connection.execute("begin isolation level read committed")
-        except BaseException as error:
-            await self.pool.putconn(connection)
-            if isinstance(error, psycopg.Error):
-                raise translate(error) from None
+        except BaseException:
+            await own.rollback()
             raise
-        return OwnTx(connection, self.pool, autocommit)
+        return own
 
     async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
         """Write the jobs. In the caller's transaction the driver's errors reach the caller unchanged."""
@@ -150,14 +146,11 @@ class PostgresStore:
     @asynccontextmanager
     async def _lent(self) -> AsyncIterator[Connection]:
         """A connection of the pool for one statement that is a transaction of its own, without a round trip for BEGIN
-        and another for COMMIT; in an explicit READ COMMITTED one where that is not the database's default (D16)."""
+        and another for COMMIT; in an explicit READ COMMITTED one where that is not the database's default."""
+        own = await self._borrow()
+        connection = own.connection
+        assert connection is not None
         try:
-            connection = await self.pool.getconn()
-        except psycopg.Error as error:
-            raise translate(error) from None
-        autocommit = connection.autocommit
-        try:
-            await connection.set_autocommit(True)
             if self._aloud is None:
                 rows = await _fetch(connection, "select current_setting('default_transaction_isolation')", [])
                 self._aloud = rows[0][0] != "read committed"
@@ -168,10 +161,18 @@ class PostgresStore:
             else:
                 yield connection
         finally:
-            if not connection.closed:
-                await connection.rollback()
-                await connection.set_autocommit(autocommit)
-            await self.pool.putconn(connection)
+            await own.rollback()
+
+    async def _borrow(self) -> OwnTx:
+        """A connection of the pool, in the driver's autocommit: it must not send a BEGIN of its own before ours.
+        The end of what is answered gives it back as it was lent."""
+        try:
+            connection = await self.pool.getconn()
+        except psycopg.Error as error:
+            raise translate(error) from None
+        own = OwnTx(connection, self.pool, connection.autocommit)
+        await connection.set_autocommit(True)
+        return own
 
     async def exchange(
         self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta
