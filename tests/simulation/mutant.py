@@ -205,10 +205,9 @@ def outcome_forgotten() -> Any:
 def timers_of_a_closing_job() -> Any:
     """The deadline of the handler goes on when it has ended."""
 
-    def arm(self: Worker, attempts: list[Attempt], now: float) -> None:
-        for attempt in attempts:
-            if self._running.get(attempt.hold) is attempt and not attempt.detached:
-                attempt.arm(now, self._exceeded, self._interrupt)
+    def arm(self: Worker, attempt: Attempt) -> None:
+        if not attempt.detached:
+            attempt.arm(self._exceeded, self._interrupt)
 
     return planted(Worker, "_arm", arm)
 
@@ -217,10 +216,10 @@ def events_told_twice() -> Any:
     """A listener hears of an outcome once more."""
     original = Recorder.landed
 
-    def landed(self: Recorder, entries: Sequence[Any], *, recorded: bool) -> None:
-        original(self, entries, recorded=recorded)
-        if any(entry.uncertain for entry in entries):
-            original(self, entries, recorded=recorded)
+    def landed(self: Recorder, attempts: Sequence[Attempt], *, recorded: bool) -> None:
+        original(self, attempts, recorded=recorded)
+        if any(attempt.uncertain for attempt in attempts):
+            original(self, attempts, recorded=recorded)
 
     return planted(Recorder, "landed", landed)
 

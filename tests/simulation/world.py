@@ -284,7 +284,7 @@ class World:
             left = [each for lane in (process.main, process.keeper) for each in lane.tasks if not each.done()]
             # A stop leaves behind what ignores its cancellation; nothing else may stay.
             names = sorted(each.get_coro().__qualname__ for each in left if each is not here)  # type: ignore[union-attr]
-            if set(names) - ({"Attempt.run"} if process.stops else set()):
+            if set(names) - ({"Slots._run"} if process.stops else set()):
                 self.violate("leak", None, f"process {process.number} left tasks: {names}")
         self.changes = list(self.store.changes)
         self.effects = list(self.store.effects)

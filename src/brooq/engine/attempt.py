@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from brooq.engine.kind import Kind
+from brooq.engine.outcome import Outcome
 from brooq.engine.store import Hold, Taken
 from brooq.vocabulary.claim import Claim, Lease
 from brooq.vocabulary.message import text
@@ -21,24 +22,31 @@ class Attempt:
     __slots__ = (
         "_timer",
         "_watchdog",
+        "ahead",
         "claim",
         "claimed_at",
         "closing",
         "detached",
         "ended_at",
         "error",
-        "hold",
         "hung",
+        "id",
         "kind",
         "max_attempts",
+        "outcome",
         "started_at",
         "task",
+        "token",
+        "topic",
+        "uncertain",
         "waited",
     )
 
-    def __init__(self, taken: Taken, kind: Kind, worker: str, claimed_at: float, now: float) -> None:
-        """`claimed_at` and `now` are readings of the engine's clock."""
-        self.hold = Hold(taken.id, taken.token)
+    def __init__(self, taken: Taken, kind: Kind, worker: str, claimed_at: float) -> None:
+        """`claimed_at` is a reading of the engine's clock from before the claim was sent."""
+        self.id = taken.id
+        self.token = taken.token
+        self.topic = kind.topic
         self.kind = kind
         self.max_attempts = taken.max_attempts or kind.options.max_attempts
         self.claim = Claim(
@@ -50,12 +58,17 @@ class Attempt:
             token=taken.token,
             lease=Lease(worker, taken.until),
         )
-        self.claimed_at = claimed_at
-        self.started_at = now
-        self.ended_at = now
+        self.claimed_at = self.started_at = self.ended_at = claimed_at
         self.waited = taken.waited
         self.error: BaseException | None = None
         self.task: asyncio.Task[None] | None = None
+        """Where its handler, or what closes its job, runs now."""
+        self.outcome: Outcome | None = None
+        """What is to be written of it; None until that is decided."""
+        self.uncertain = False
+        """Its outcome was sent before, and the answer was lost: it may be recorded already."""
+        self.ahead = False
+        """Claimed ahead of its slot: its time counts from its start."""
         self.detached = False
         """Its outcome is no longer the handler's to decide: recorded already, or nobody's (the lease is lost)."""
         self.closing = False
@@ -64,24 +77,26 @@ class Attempt:
         self._timer: asyncio.TimerHandle | None = None
         self._watchdog: asyncio.TimerHandle | None = None
 
-    async def run(self, ended: Callable[[Attempt], None]) -> None:
-        """Run the handler to its end, whatever that is, and say so."""
+    @property
+    def hold(self) -> Hold:
+        """What fences every write about it."""
+        return Hold(self.id, self.token)
+
+    async def run(self) -> None:
+        """Run the handler to its end, whatever that is."""
         try:
             await self.kind.handler(self.claim)
         except BaseException as error:  # noqa: BLE001  SystemExit in a task would end the event loop (C10, D7)
             self.error = error
-        ended(self)
 
-    def arm(
-        self, now: float, exceeded: Callable[[Attempt], None], interrupt: Callable[[Attempt, Interruption], None]
-    ) -> None:
+    def arm(self, exceeded: Callable[[Attempt], None], interrupt: Callable[[Attempt, Interruption], None]) -> None:
         """Set the timers of an attempt that is still running after its first step."""
         options = self.kind.options
         loop = asyncio.get_running_loop()
-        ceiling = self.claimed_at + options.max_execution_timeout - now
+        ceiling = self.claimed_at + options.max_execution_timeout - self.started_at
 
         def timed_out() -> None:
-            left = self.claimed_at + options.max_execution_timeout - (now + options.attempt_timeout)
+            left = ceiling - options.attempt_timeout
             self._timer = loop.call_later(max(left, 0.0), exceeded, self)
             interrupt(self, AttemptTimeout(text("engine.attempt_timeout", seconds=options.attempt_timeout)))
 
@@ -97,8 +112,12 @@ class Attempt:
         self.claim.interruption = cause
         loop = asyncio.get_running_loop()
         # Not at once: a task that is canceled before its first step never enters `run`, and nobody would hear its end.
-        loop.call_soon(self.task.cancel)
+        loop.call_soon(self._cancel)
         self._watchdog = loop.call_later(grace, hung, self)
+
+    def _cancel(self) -> None:
+        if self.task is not None:  # else it has exited meanwhile, and its task may run another handler
+            self.task.cancel()
 
     def disarm(self) -> None:
         """Stop the timers."""

@@ -18,6 +18,7 @@ class Config:
     """How a queue works. Durations are timedeltas or seconds.
 
     `workers`: how many jobs run at once in this process (slots).
+    `prefetch`: how many jobs are claimed ahead of the slots: held, leased, handed back when the worker stops.
     `poll_interval`: how often an idle worker looks for jobs.
     `lease`: how long a claim lasts without renewal: the speed of recovery after a crash, no limit on work (L5).
     `reaper_period`: how often expired leases are looked for; None means `max(5 s, lease / 4)` (L4).
@@ -32,6 +33,7 @@ class Config:
     """
 
     workers: int = 2
+    prefetch: int = 0
     poll_interval: Duration = 1
     lease: Duration = 120
     reaper_period: Duration | None = None
@@ -54,6 +56,8 @@ class Config:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 problems.append(text("config.at_least_one", name=name, value=repr(value)))
+        if isinstance(self.prefetch, bool) or not isinstance(self.prefetch, int) or self.prefetch < 0:
+            problems.append(text("config.not_below_zero", name="prefetch", value=repr(self.prefetch)))
         for name in _PERIODS:
             value = getattr(self, name)
             if value is not None:

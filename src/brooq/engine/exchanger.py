@@ -1,7 +1,8 @@
 """The exchanger: lanes on which outcomes go out and claims come in.
 
-Whatever has ended while the last exchange was on its way goes out with the next one, together with a claim for the slots
-that are free. With two lanes handlers work while the database does.
+Whatever has ended while the last exchange was on its way goes out with the next one. Few slots have one lane, where a
+claim for the free ones travels along. Many have two: one for claims, of half the slots at a time, one for outcomes, so
+that claims, outcomes and handlers are all at work at once.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from brooq.engine.attempt import Attempt
 from brooq.engine.config import Config
 from brooq.engine.loop import Pulse
-from brooq.engine.recorder import Entry, Recorder
+from brooq.engine.recorder import Recorder, outcome_of
 from brooq.engine.runtime import Runtime
 from brooq.engine.store import Exchange, Store, Taken
 from brooq.vocabulary.error import StoreBusy, StoreRefused
@@ -21,9 +23,8 @@ from brooq.vocabulary.message import text
 
 log = logging.getLogger("brooq")
 
-LANES = 2
 FEW_SLOTS = 32
-"""Below this many slots one lane is enough: splitting them would only halve the batches."""
+"""Up to this many slots one lane is enough: apart, claims and outcomes would only be twice as many commits."""
 
 APART_AT_ONCE = 2
 """How many outcomes that are written alone are on their way at one time."""
@@ -48,23 +49,24 @@ class Exchanger:
         begin: Callable[[list[Taken], float], None],
     ) -> None:
         """`free` tells how many slots are free now; `begin` gets what was claimed, and the clock from before it was."""
-        count = 1 if config.workers < FEW_SLOTS else LANES
-        self.pulses = [Pulse(f"lane {number + 1}", runtime) for number in range(count)]
+        slots = config.workers + config.prefetch
+        few = slots <= FEW_SLOTS
+        self.pulses = [Pulse(name, runtime) for name in (("exchange",) if few else ("claims", "outcomes"))]
         self._store = store
         self._worker = worker
         self._topics = deque(topics)
         self._lease = config.lease_time
-        self._share = -(-config.workers // count)
+        self._share = slots if few else -(-slots // 2)
         self._recorder = recorder
         self._runtime = runtime
         self._free = free
         self._begin = begin
-        self._entries: list[Entry] = []
+        self._ended: list[Attempt] = []
         self._hungry = True
-        self._claiming = False
         self._exchanging = 0
         self._finished = False
-        self._work = asyncio.Event()
+        self._claims = asyncio.Event()
+        self._outcomes = self._claims if few else asyncio.Event()
         self._progress = asyncio.Event()
         self._lanes: list[asyncio.Task[None]] = []
         self._apart: set[asyncio.Task[None]] = set()
@@ -74,33 +76,35 @@ class Exchanger:
     def start(self) -> None:
         """Start the lanes in the running event loop."""
         loop = asyncio.get_running_loop()
+        first, last = self.pulses[0], self.pulses[-1]
         for pulse in self.pulses:
-            self._lanes.append(loop.create_task(self._lane(pulse), name=f"brooq {pulse.name}"))
+            lane = self._lane(pulse, claims=pulse is first, outcomes=pulse is last)
+            self._lanes.append(loop.create_task(lane, name=f"brooq {pulse.name}"))
 
     def look(self) -> None:
         """There may be jobs: claim as soon as a slot is free."""
         self._hungry = True
-        self._work.set()
+        self._claims.set()
 
     def freed(self) -> None:
         """A slot has become free."""
-        self._work.set()
+        self._claims.set()
 
-    def send(self, entries: Iterable[Entry]) -> None:
-        """Write these outcomes with the next exchange."""
-        self._entries.extend(entries)
-        self._work.set()
+    def send(self, *attempts: Attempt) -> None:
+        """Write the outcomes of these with the next exchange."""
+        self._ended.extend(attempts)
+        self._outcomes.set()
 
     async def flush(self, seconds: float, hasty: Callable[[], float | None]) -> None:
         """Wait until every outcome is written, for at most so many seconds; `hasty` may shorten what is left."""
         deadline = self._runtime.clock() + seconds
-        while self._entries or self._exchanging or self._apart:
+        while self._ended or self._exchanging or self._apart:
             short = hasty()
             if short is not None:
                 deadline = min(deadline, short)
             left = deadline - self._runtime.clock()
             if left <= 0:
-                log.error(text("engine.outcomes_left", count=len(self._entries) + len(self._apart)))
+                log.error(text("engine.outcomes_left", count=len(self._ended) + len(self._apart)))
                 return
             self._progress.clear()
             try:
@@ -112,22 +116,26 @@ class Exchanger:
     async def stop(self) -> None:
         """Stop the lanes."""
         self._finished = True
-        self._work.set()
         tasks = [*self._lanes, *self._apart]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _lane(self, pulse: Pulse) -> None:
+    async def _lane(self, pulse: Pulse, *, claims: bool, outcomes: bool) -> None:
+        work = self._claims if claims else self._outcomes
         try:
             while not self._finished:
-                if not self._entries and not (self._hungry and self._claimable()):
-                    self._work.clear()
-                    await self._work.wait()
+                limit = self._claimable() if claims and self._hungry else 0
+                if not limit and not (outcomes and self._ended):
+                    work.clear()
+                    await work.wait()
                     continue
+                attempts: list[Attempt] = []
+                if outcomes:
+                    attempts, self._ended = self._ended, attempts
                 try:
-                    await self._exchange()
+                    await self._exchange(attempts, limit)
                 except Exception as error:  # noqa: BLE001  a lane must survive whatever it meets (fault 50)
                     await asyncio.sleep(pulse.stumble(error))
                 else:
@@ -136,68 +144,65 @@ class Exchanger:
             pulse.alive = False
 
     def _claimable(self) -> int:
-        """How many jobs the next exchange may claim. One claim at a time: two at once would look at the same rows, and
-        lock in passing what the other has just taken, which its outcomes then have to wait for."""
-        return 0 if self._claiming else max(min(self._free(), self._share), 0)
+        """How many jobs the next exchange may claim. There is one claim at a time: two at once would look at the same
+        rows, and lock in passing what the other has just taken, which its outcomes then have to wait for."""
+        return max(min(self._free(), self._share), 0)
 
-    async def _exchange(self) -> None:
-        entries, self._entries = self._entries, []
+    async def _exchange(self, attempts: list[Attempt], limit: int) -> None:
         self._exchanging += 1
         try:
-            exchange = await self._ask(entries, self._claimable())
+            exchange = await self._ask(attempts, limit)
         except (StoreRefused, StoreBusy) as error:
-            self._set_apart(await self._recorder.separate(entries, error))
+            self._set_apart(await self._recorder.separate(attempts, error))
         except BaseException:
-            for entry in entries:
-                entry.uncertain = True
-            self._entries = entries + self._entries
+            for attempt in attempts:
+                attempt.uncertain = True
+            self._ended = attempts + self._ended
             raise
         else:
-            if entries:
-                self._set_apart(await self._recorder.confirm(entries, exchange.settled))
+            if attempts:
+                self._set_apart(await self._recorder.confirm(attempts, exchange.settled))
         finally:
             self._exchanging -= 1
             self._progress.set()
 
-    async def _ask(self, entries: list[Entry], limit: int) -> Exchange:
+    async def _ask(self, attempts: list[Attempt], limit: int) -> Exchange:
         """One exchange with the store; what it claims begins at once."""
-        self._topics.rotate(-1)
-        sent = self._runtime.clock()
+        topics: Sequence[str] = ()
         if limit:
-            self._claiming = True
+            self._topics.rotate(-1)
+            topics = self._topics
             self._hungry = False  # whoever calls `look` from now on may know of jobs that this claim does not see
         full = True
+        sent = self._runtime.clock()
         try:
             exchange = await self._store.exchange(
-                self._worker, [entry.outcome for entry in entries], self._topics, limit, self._lease
+                self._worker, [outcome_of(attempt) for attempt in attempts], topics, limit, self._lease
             )
             full = len(exchange.taken) >= limit
         finally:
-            if limit:
-                self._claiming = False
-                if full:
-                    self._hungry = True
-                self._work.set()
+            if limit and full:
+                self._hungry = True
         if exchange.taken:
             self._begin(exchange.taken, sent)
         return exchange
 
-    def _set_apart(self, entries: list[Entry]) -> None:
+    def _set_apart(self, attempts: list[Attempt]) -> None:
         """Write these alone from now on, until they land or their lease has run out: one row must not hold up the rest."""
-        for entry in entries:
-            task = asyncio.get_running_loop().create_task(self._write_alone(entry))
+        for attempt in attempts:
+            task = asyncio.get_running_loop().create_task(self._write_alone(attempt))
             self._apart.add(task)
             task.add_done_callback(self._apart.discard)
 
-    async def _write_alone(self, entry: Entry) -> None:
-        pulse = Pulse(f"outcome of {entry.outcome.id}", self._runtime)
+    async def _write_alone(self, attempt: Attempt) -> None:
+        pulse = Pulse(f"outcome of {attempt.id}", self._runtime)
         deadline = self._runtime.clock() + self._lease.total_seconds()
-        left = [entry]
+        left = [attempt]
         while left and self._runtime.clock() < deadline:
             pulse.failures += 1
             await asyncio.sleep(pulse.pause())
             async with self._apart_at_once:
-                left = await self._recorder.alone(entry)
+                left = await self._recorder.alone(attempt)
         if left:
-            self._recorder.landed([entry], recorded=False)
+            self._recorder.landed([attempt], recorded=False)
         self._progress.set()

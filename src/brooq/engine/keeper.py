@@ -10,11 +10,26 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+from uuid import UUID
 
 from brooq.engine.config import Config
 from brooq.engine.loop import Pulse
 from brooq.engine.runtime import Isolated, Runtime
 from brooq.engine.store import Hold, Renewer, Store
+
+
+class Held(Protocol):
+    """Whatever stands for a claim."""
+
+    @property
+    def id(self) -> UUID:
+        """The job."""
+
+    @property
+    def token(self) -> int:
+        """The fence."""
+
 
 BATCH = 1000
 """How many leases one statement renews."""
@@ -24,9 +39,9 @@ class LeaseKeeper:
     """Keeps the leases of one worker process."""
 
     def __init__(
-        self, store: Store, worker: str, config: Config, runtime: Runtime, lost: Callable[[list[Hold]], None]
+        self, store: Store, worker: str, config: Config, runtime: Runtime, lost: Callable[[list[Any]], None]
     ) -> None:
-        """`lost` is called in the loop that called `start`, with holds that are gone for good."""
+        """`lost` is called in the loop that called `start`, with what was held and is gone for good."""
         self.pulse = Pulse("lease keeper", runtime)
         self._store = store
         self._worker = worker
@@ -34,7 +49,7 @@ class LeaseKeeper:
         self._period = config.lease_seconds / 3
         self._runtime = runtime
         self._lost = lost
-        self._deadlines: dict[Hold, float] = {}
+        self._deadlines: dict[Held, float] = {}
         self._lock = threading.Lock()
         self._held = asyncio.Event()
         self._next = math.inf
@@ -64,23 +79,25 @@ class LeaseKeeper:
             self._isolated is not None and self._isolated.alive and self._fence is not None and not self._fence.done()
         )
 
-    def hold(self, holds: Iterable[Hold], sent: float) -> None:
+    def hold(self, holds: Iterable[Held], sent: float) -> None:
         """Keep these; `sent` is the clock from before their claim went out: the lease is surely valid a lease from then."""
         deadline = sent + self.lease.total_seconds()
         with self._lock:
-            self._deadlines.update((hold, deadline) for hold in holds)
+            self._deadlines.update(dict.fromkeys(holds, deadline))
         if deadline < self._next:
             self._held.set()
 
-    def release(self, hold: Hold) -> None:
-        """Keep this no longer; nothing happens when it is not kept."""
+    def release(self, *holds: Held) -> None:
+        """Keep these no longer; nothing happens when one is not kept."""
         with self._lock:
-            self._deadlines.pop(hold, None)
+            for hold in holds:
+                self._deadlines.pop(hold, None)
 
     async def beat(self, renewer: Renewer) -> None:
         """Renew every lease once. Raises StoreUnavailable: then nothing is known, and the old deadlines stand."""
         with self._lock:
-            holds = sorted(self._deadlines)
+            held = {Hold(each.id, each.token): each for each in self._deadlines}
+        holds = sorted(held)
         for start in range(0, len(holds), BATCH):
             batch = holds[start : start + BATCH]
             sent = self._runtime.clock()
@@ -88,12 +105,12 @@ class LeaseKeeper:
             deadline = sent + self.lease.total_seconds()
             with self._lock:
                 for hold in renewal.renewed:
-                    if hold in self._deadlines:
-                        self._deadlines[hold] = deadline
+                    if held[hold] in self._deadlines:
+                        self._deadlines[held[hold]] = deadline
             if renewal.lost:
-                self._tell(renewal.lost)
+                self._tell([held[hold] for hold in renewal.lost])
 
-    def _tell(self, holds: list[Hold]) -> None:
+    def _tell(self, holds: list[Held]) -> None:
         assert self._home is not None
         try:
             self._home.call_soon_threadsafe(self._lost, holds)

@@ -37,6 +37,11 @@ class Outcome:
     delay: float | None = None
     refund: int = 0
 
+    @property
+    def plain(self) -> bool:
+        """A success with nothing more to say."""
+        return self.state is State.DONE and self.error is None and self.delay is None and not self.refund
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:

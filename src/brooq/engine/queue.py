@@ -219,7 +219,7 @@ class Queue:
             for loop in self._loops:
                 await loop.stop()
             self._loops = []
-            self._abandoned = [f"{attempt.kind.topic} {attempt.hold.id}" for attempt in worker.abandoned]
+            self._abandoned = [f"{attempt.topic} {attempt.id}" for attempt in worker.abandoned]
             self._worker = None
             stopped.set()
         log.info(text("engine.stopped", worker=worker.name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from brooq.engine.attempt import Attempt
 from brooq.engine.keeper import LeaseKeeper
@@ -24,22 +23,6 @@ REFUSED = "refused"
 REQUEUED = "requeued"
 
 
-@dataclass(slots=True)
-class Entry:
-    """An outcome on its way. `attempt` is None for a job that was claimed and never started."""
-
-    attempt: Attempt | None
-    topic: str
-    outcome: Outcome
-    uncertain: bool = False
-    """It was sent before, and the answer was lost: it may be recorded already."""
-
-    @property
-    def hold(self) -> Hold:
-        """The claim that it is about."""
-        return Hold(self.outcome.id, self.outcome.token)
-
-
 class Recorder:
     """Counts, tells listeners, and lets go of leases, once the fate of an outcome is known."""
 
@@ -51,81 +34,89 @@ class Recorder:
         self._metrics = metrics
         self._listeners = listeners
 
-    async def confirm(self, entries: Sequence[Entry], settled: Sequence[Hold]) -> list[Entry]:
+    async def confirm(self, attempts: Sequence[Attempt], settled: Sequence[Hold]) -> list[Attempt]:
         """Sort out what an exchange answered; answers what has to be written once more, alone.
 
         Zero rows are an answer, not an error (C11): the lease was lost or the job canceled. But an outcome whose first
         answer was lost may be recorded already: the row tells.
         """
-        if len(settled) == len(entries):
-            self.landed(entries, recorded=True)
+        if len(settled) == len(attempts):
+            self.landed(attempts, recorded=True)
             return []
         done = set(settled)
-        self.landed([entry for entry in entries if entry.hold in done], recorded=True)
-        missing = [entry for entry in entries if entry.hold not in done]
+        self.landed([attempt for attempt in attempts if attempt.hold in done], recorded=True)
+        missing = [attempt for attempt in attempts if attempt.hold not in done]
         try:
-            fates = await self._store.fates([entry.outcome.id for entry in missing])
+            fates = await self._store.fates([attempt.id for attempt in missing])
         except StoreError:
-            for entry in missing:
-                entry.uncertain = True
+            for attempt in missing:
+                attempt.uncertain = True
             return missing
         again = []
-        for entry in missing:
-            fate = fates.get(entry.outcome.id)
-            if fate == Fate(State.PROCESSING, entry.outcome.token, self._worker):
-                again.append(entry)
+        for attempt in missing:
+            fate = fates.get(attempt.id)
+            if fate == Fate(State.PROCESSING, attempt.token, self._worker):
+                again.append(attempt)
             else:
-                self.landed([entry], recorded=entry.uncertain and fate is not None and recorded_as(fate, entry.outcome))
+                recorded = attempt.uncertain and fate is not None and recorded_as(fate, outcome_of(attempt))
+                self.landed([attempt], recorded=recorded)
         return again
 
-    async def separate(self, entries: Sequence[Entry], error: BaseException) -> list[Entry]:
+    async def separate(self, attempts: Sequence[Attempt], error: BaseException) -> list[Attempt]:
         """Write the outcomes of an exchange that one of them spoiled, one by one: neither data that the database
         refuses nor a row that somebody keeps locked costs the neighbours their outcome. Answers what is left to do."""
-        if len(entries) == 1 and isinstance(error, StoreRefused):
-            return self._mend(entries[0], error)
-        return [left for entry in entries for left in await self.alone(entry)]
+        if len(attempts) == 1 and isinstance(error, StoreRefused):
+            return self._mend(attempts[0], error)
+        return [left for attempt in attempts for left in await self.alone(attempt)]
 
-    async def alone(self, entry: Entry) -> list[Entry]:
+    async def alone(self, attempt: Attempt) -> list[Attempt]:
         """Write one outcome; answers it when it has to be tried again."""
         try:
-            exchange = await self._store.exchange(self._worker, [entry.outcome], [], 0, self._keeper.lease)
-            return await self.confirm([entry], exchange.settled)
+            exchange = await self._store.exchange(self._worker, [outcome_of(attempt)], [], 0, self._keeper.lease)
+            return await self.confirm([attempt], exchange.settled)
         except StoreRefused as error:
-            return self._mend(entry, error)
+            return self._mend(attempt, error)
         except StoreBusy:
-            return [entry]
+            return [attempt]
         except Exception as error:  # noqa: BLE001  whatever it is, the lanes meet it too and report it
-            log.debug("writing the outcome of %s alone: %r", entry.outcome.id, error)
-            entry.uncertain = True
-            return [entry]
+            log.debug("writing the outcome of %s alone: %r", attempt.id, error)
+            attempt.uncertain = True
+            return [attempt]
 
-    def _mend(self, entry: Entry, error: BaseException) -> list[Entry]:
-        if entry.outcome.error not in (None, UNRECORDABLE):
-            entry.outcome.error = UNRECORDABLE
-            return [entry]
+    def _mend(self, attempt: Attempt, error: BaseException) -> list[Attempt]:
+        outcome = outcome_of(attempt)
+        if outcome.error not in (None, UNRECORDABLE):
+            outcome.error = UNRECORDABLE
+            return [attempt]
         log.error(
-            text("engine.unrecordable", job=entry.outcome.id, topic=entry.topic, reason=error),
-            extra={"job": str(entry.outcome.id), "topic": entry.topic},
+            text("engine.unrecordable", job=attempt.id, topic=attempt.topic, reason=error),
+            extra={"job": str(attempt.id), "topic": attempt.topic},
         )
-        self._keeper.release(entry.hold)
+        self._keeper.release(attempt)
         return []
 
-    def landed(self, entries: Sequence[Entry], *, recorded: bool) -> None:
+    def landed(self, attempts: Sequence[Attempt], *, recorded: bool) -> None:
         """The fate of these is known: recorded, or refused by the guard for good."""
-        for entry in entries:
-            self._keeper.release(entry.hold)
-            outcome = entry.outcome
+        self._keeper.release(*attempts)
+        settled = self._metrics.settled
+        for attempt in attempts:
+            state = outcome_of(attempt).state
             if not recorded:
-                self._metrics.settled[entry.topic, REFUSED] += 1
+                settled[attempt.topic, REFUSED] += 1
                 log.info(
-                    text("engine.outcome_refused", job=outcome.id, topic=entry.topic, state=outcome.state),
-                    extra={"job": str(outcome.id), "topic": entry.topic},
+                    text("engine.outcome_refused", job=attempt.id, topic=attempt.topic, state=state),
+                    extra={"job": str(attempt.id), "topic": attempt.topic},
                 )
                 continue
-            name = REQUEUED if outcome.state is State.PENDING else outcome.state.value
-            self._metrics.settled[entry.topic, name] += 1
+            settled[attempt.topic, REQUEUED if state is State.PENDING else state._value_] += 1
             if self._listeners:
-                self._listeners.emit(_event(entry))
+                self._listeners.emit(_event(attempt))
+
+
+def outcome_of(attempt: Attempt) -> Outcome:
+    """What is to be written of an attempt whose outcome is decided."""
+    assert attempt.outcome is not None
+    return attempt.outcome
 
 
 def recorded_as(fate: Fate, outcome: Outcome) -> bool:
@@ -133,14 +124,14 @@ def recorded_as(fate: Fate, outcome: Outcome) -> bool:
     return fate.token == outcome.token and fate.state == outcome.state
 
 
-def _event(entry: Entry) -> Event:
-    outcome, attempt = entry.outcome, entry.attempt
-    if outcome.state is State.PENDING or attempt is None:
-        return JobRequeued(outcome.id, entry.topic)
+def _event(attempt: Attempt) -> Event:
+    outcome, topic = outcome_of(attempt), attempt.topic
+    if outcome.state is State.PENDING:
+        return JobRequeued(outcome.id, topic)
     if outcome.state is State.CANCELED:
-        return JobCanceled(outcome.id, entry.topic)
+        return JobCanceled(outcome.id, topic)
     number, seconds = attempt.claim.attempt, attempt.ended_at - attempt.started_at
     if outcome.state is State.DONE:
-        return JobDone(outcome.id, entry.topic, number, outcome.token, seconds)
+        return JobDone(outcome.id, topic, number, outcome.token, seconds)
     kind = JobDead if outcome.state is State.DEAD else JobFailed
-    return kind(outcome.id, entry.topic, number, outcome.token, seconds, outcome.error or "")
+    return kind(outcome.id, topic, number, outcome.token, seconds, outcome.error or "")

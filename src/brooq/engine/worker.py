@@ -15,9 +15,10 @@ from brooq.engine.listeners import Listeners
 from brooq.engine.loop import Pulse
 from brooq.engine.metrics import Metrics
 from brooq.engine.outcome import Ending, Outcome, decide, released
-from brooq.engine.recorder import Entry, Recorder
+from brooq.engine.recorder import Recorder
 from brooq.engine.runtime import Runtime
-from brooq.engine.store import Hold, Store, Taken
+from brooq.engine.slots import Slots
+from brooq.engine.store import Store, Taken
 from brooq.vocabulary.event import JobClaimed
 from brooq.vocabulary.job import State
 from brooq.vocabulary.message import text
@@ -58,7 +59,7 @@ class Worker:
         self._exchanger = Exchanger(
             store, name, kinds, config, self._recorder, runtime, free=self._free, begin=self._begin
         )
-        self._running: dict[Hold, Attempt] = {}
+        self._slots = Slots(config.workers, runtime, started=self._started, waits=self._arm, ended=self._ended)
         self._stopping = False
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -85,19 +86,19 @@ class Worker:
 
     def running(self) -> list[str]:
         """`topic id` of every job whose handler runs now, hung handlers included."""
-        return [f"{attempt.kind.topic} {attempt.hold.id}" for attempt in list(self._running.values())]
+        return [f"{attempt.topic} {attempt.id}" for attempt in list(self._slots.running)]
 
     def busy(self) -> dict[str, int]:
         """How many slots each topic occupies, hung handlers included."""
         counts = dict.fromkeys(self._kinds, 0)
-        for attempt in self._running.values():
-            counts[attempt.kind.topic] += 1
+        for attempt in self._slots.running:
+            counts[attempt.topic] += 1
         return counts
 
     @property
     def all_hung(self) -> bool:
         """Whether every slot is taken by a handler that does not exit."""
-        hung = sum(attempt.hung for attempt in self._running.values())
+        hung = sum(attempt.hung for attempt in self._slots.running)
         return hung >= self._config.workers
 
     @property
@@ -108,58 +109,65 @@ class Worker:
     # --- attempts ---
 
     def _free(self) -> int:
-        return 0 if self._stopping else self._config.workers - len(self._running)
+        if self._stopping:
+            return 0
+        return self._config.workers + self._config.prefetch - len(self._slots.running) - len(self._slots.waiting)
 
     def _begin(self, taken: list[Taken], sent: float) -> None:
+        attempts = [Attempt(each, self._kinds[each.topic], self.name, sent) for each in taken]
         if self._stopping or self._runtime.clock() >= sent + self._config.lease_seconds:
             # Claimed, never started: straight back (U3). So is what came so late that the lease is over by now (L3).
-            self._exchanger.send(Entry(None, each.topic, released(each.id, each.token)) for each in taken)
+            self._release(attempts)
             return
-        loop = asyncio.get_running_loop()
-        now = self._runtime.clock()
-        attempts = []
-        for each in taken:
-            attempt = Attempt(each, self._kinds[each.topic], self.name, sent, now)
-            attempts.append(attempt)
-            self._running[attempt.hold] = attempt
-            self._metrics.claimed[each.topic] += 1
-            self._metrics.pickup_seconds[each.topic].add(each.waited)
-        self.keeper.hold([attempt.hold for attempt in attempts], sent)
+        slots = self._slots
+        room = self._config.workers - len(slots.running) - len(slots.waiting)
+        for attempt in attempts[max(room, 0) :]:
+            attempt.ahead = True
+        for attempt in attempts:
+            self._metrics.claimed[attempt.topic] += 1
+        self.keeper.hold(attempts, sent)
         self._quiet.clear()
         if self._listeners:
             for attempt in attempts:
                 claim = attempt.claim
                 event = JobClaimed(claim.id, claim.topic, claim.attempt, claim.token, attempt.waited)
                 self._listeners.emit(event)
-        for attempt in attempts:
-            attempt.task = loop.create_task(attempt.run(self._ended))
-        # Behind the first step of every one of them: a handler that never waits needs no timers.
-        loop.call_soon(self._arm, attempts, now)
+        self._slots.add(attempts)
 
-    def _arm(self, attempts: list[Attempt], now: float) -> None:
+    def _release(self, attempts: list[Attempt]) -> None:
+        """Hand back what was claimed and never started."""
         for attempt in attempts:
-            if self._running.get(attempt.hold) is attempt and not attempt.detached and not attempt.closing:
-                attempt.arm(now, self._exceeded, self._interrupt)
+            attempt.outcome = released(attempt.id, attempt.token)
+        self._exchanger.send(*attempts)
+
+    def _started(self, attempt: Attempt) -> None:
+        self._metrics.pickup_seconds[attempt.topic].add(attempt.waited + attempt.started_at - attempt.claimed_at)
+        if attempt.ahead:
+            attempt.claimed_at = attempt.started_at
+
+    def _arm(self, attempt: Attempt) -> None:
+        """A handler that never waits needs no timers: this one does."""
+        if not attempt.detached and not attempt.closing:
+            attempt.arm(self._exceeded, self._interrupt)
 
     # --- endings ---
 
     def _ended(self, attempt: Attempt) -> None:
         """The handler has exited."""
         attempt.disarm()
-        attempt.ended_at = self._runtime.clock()
-        self._metrics.attempt_seconds[attempt.kind.topic].add(attempt.ended_at - attempt.started_at)
+        self._metrics.attempt_seconds[attempt.topic].add(attempt.ended_at - attempt.started_at)
         if attempt.detached:
             self._leave(attempt)
             return
         self._report(attempt)
-        outcome = self._decide(attempt)
         claim = attempt.claim
+        outcome = attempt.outcome = self._decide(attempt)
         if outcome.state is State.DONE and (claim._callbacks or claim._chained):  # noqa: SLF001  the engine made it
             closing = Closing(self._store, self.name, attempt, outcome, self._runtime)
             attempt.closing = True
             attempt.task = asyncio.get_running_loop().create_task(self._close(attempt, closing))
         else:
-            self._record(attempt, outcome)
+            self._exchanger.send(attempt)
             self._leave(attempt)
 
     def _decide(self, attempt: Attempt) -> Outcome:
@@ -177,14 +185,14 @@ class Worker:
         return outcome
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
-        self._exchanger.send([Entry(attempt, attempt.kind.topic, outcome)])
+        attempt.outcome = outcome
+        self._exchanger.send(attempt)
 
     def _leave(self, attempt: Attempt) -> None:
         """The slot is free again."""
-        if self._running.get(attempt.hold) is attempt:
-            del self._running[attempt.hold]
+        self._slots.leave(attempt)
         self._exchanger.freed()
-        if not self._running:
+        if not self._slots.running and not self._slots.waiting:
             self._quiet.set()
 
     async def _close(self, attempt: Attempt, closing: Closing) -> None:
@@ -197,7 +205,7 @@ class Worker:
                 self._report(attempt)
                 self._record(attempt, self._decide(attempt))
         else:
-            self._recorder.landed([Entry(attempt, attempt.kind.topic, closing.outcome)], recorded=settled)
+            self._recorder.landed([attempt], recorded=settled)
         finally:
             self._leave(attempt)
 
@@ -228,7 +236,7 @@ class Worker:
 
     def _exceeded(self, attempt: Attempt) -> None:
         """The ceiling of one attempt: the failure is recorded now, however the handler behaves (I2)."""
-        if attempt.detached or self._running.get(attempt.hold) is not attempt:
+        if attempt.detached or attempt not in self._slots.running:
             return
         cause = attempt.exceeded()
         if attempt.claim.interruption is None:
@@ -237,32 +245,32 @@ class Worker:
         attempt.ended_at = self._runtime.clock()
         self._record(attempt, self._decide(attempt))
         attempt.detached = True
-        self.keeper.release(attempt.hold)
+        self.keeper.release(attempt)
 
-    def _lose(self, holds: list[Hold]) -> None:
+    def _lose(self, attempts: list[Attempt]) -> None:
         """The keeper says: held no longer. Nothing may be written."""
-        for hold in holds:
-            self.keeper.release(hold)
-            attempt = self._running.get(hold)
-            if attempt is None or attempt.detached or attempt.closing:
+        self.keeper.release(*attempts)
+        for attempt in attempts:
+            if attempt.outcome is not None or attempt.detached or attempt.closing:
                 continue  # its outcome is on its way: the guard decides
             attempt.detached = True
-            topic = attempt.kind.topic
+            self._slots.remove(attempt)
+            job, topic = attempt.id, attempt.topic
             self._metrics.lease_lost[topic] += 1
-            log.info(text("engine.lease_lost", job=hold.id, topic=topic), extra={"job": str(hold.id), "topic": topic})
-            self._interrupt(attempt, LeaseLost(text("engine.lease_lost", job=hold.id, topic=topic)))
+            log.info(text("engine.lease_lost", job=job, topic=topic), extra={"job": str(job), "topic": topic})
+            self._interrupt(attempt, LeaseLost(text("engine.lease_lost", job=job, topic=topic)))
 
     def _hung(self, attempt: Attempt) -> None:
         """The watchdog: interrupted, and still not gone (I5)."""
-        if attempt.hung or self._running.get(attempt.hold) is not attempt:
+        if attempt.hung or attempt not in self._slots.running:
             return
         attempt.hung = True
-        topic = attempt.kind.topic
+        topic = attempt.topic
         self._metrics.hung[topic] += 1
         seconds = self._runtime.clock() - attempt.started_at
         log.error(
-            text("engine.hung", job=attempt.hold.id, topic=topic, seconds=seconds),
-            extra={"job": str(attempt.hold.id), "topic": topic},
+            text("engine.hung", job=attempt.id, topic=topic, seconds=seconds),
+            extra={"job": str(attempt.id), "topic": topic},
         )
 
     # --- stopping ---
@@ -276,14 +284,19 @@ class Worker:
         """Claim no more, let handlers end within `grace` seconds, interrupt the rest, hand back what is left, and write
         every outcome that can be written: what cannot before its lease has run out would be refused anyway."""
         self._stopping = True
+        unstarted = list(self._slots.waiting)
+        self._slots.waiting.clear()
+        self._release(unstarted)
+        if not self._slots.running:
+            self._quiet.set()
         try:
             await self._until_quiet(grace, self._hasten)
-            for attempt in list(self._running.values()):
+            for attempt in list(self._slots.running):
                 if not attempt.detached and not attempt.closing:
-                    cause = text("engine.shutting_down", job=attempt.hold.id)
+                    cause = text("engine.shutting_down", job=attempt.id)
                     attempt.interrupt(ShuttingDown(cause), EXIT_MARGIN, self._hung)
             await self._until_quiet(min(EXIT_MARGIN, self._config.watchdog_seconds))
-            self.abandoned = list(self._running.values())
+            self.abandoned = list(self._slots.running)
             for attempt in self.abandoned:
                 self._abandon(attempt)
             await self._exchanger.flush(self._config.lease_seconds, lambda: self._hastened)
@@ -301,7 +314,7 @@ class Worker:
             attempt.task.cancel()  # its transaction rolls back, and lets go of the row
         cause = attempt.claim.interruption
         spent = cause is not None and not isinstance(cause, ShuttingDown)
-        self._record(attempt, self._decide(attempt) if spent else released(*attempt.hold))
+        self._record(attempt, self._decide(attempt) if spent else released(attempt.id, attempt.token))
         attempt.detached = True
 
     async def _until_quiet(self, seconds: float, hasten: asyncio.Event | None = None) -> None:

@@ -3,6 +3,6 @@
 from brooq.postgres import migrate
 from brooq.postgres.pool import open_pool
 from brooq.postgres.store import PostgresStore
-from brooq.postgres.tx import PsycopgTx, as_psycopg, wrap_tx
+from brooq.postgres.tx import PostgresTx, as_asyncpg, as_psycopg, wrap_tx
 
-__all__ = ["PostgresStore", "PsycopgTx", "as_psycopg", "migrate", "open_pool", "wrap_tx"]
+__all__ = ["PostgresStore", "PostgresTx", "as_asyncpg", "as_psycopg", "migrate", "open_pool", "wrap_tx"]

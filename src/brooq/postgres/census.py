@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import psycopg
 
 from brooq.engine.store import Census, Depth
+from brooq.postgres.session import Session
 from brooq.vocabulary.job import State
 
 SMALL_TABLE = 16 * 1024 * 1024
@@ -20,15 +18,15 @@ FOREIGN_TOPICS = 200
 """How many topics that nobody asked for are looked for."""
 
 
-async def read_census(connection: psycopg.AsyncConnection[Any], statement: str, topics: Sequence[str]) -> Census:
+async def read_census(session: Session, statement: str, topics: Sequence[str]) -> Census:
     """Depths by topic and state, and the age of each topic's oldest ready job."""
     bound = max(100, COUNT_BUDGET // max(len(topics), 1))
     depths, oldest = [], dict.fromkeys(topics, 0.0)
-    async with psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-        await cursor.execute(statement, [list(topics), bound, FOREIGN_TOPICS, SMALL_TABLE])
-        for topic, state, count, exact, age in await cursor.fetchall():
-            if state is None:
-                oldest[topic] = age
-            else:
-                depths.append(Depth(topic, State(state), count, exact))
+    for topic, state, count, exact, age in await session.fetch(
+        statement, [list(topics), bound, FOREIGN_TOPICS, SMALL_TABLE]
+    ):
+        if state is None:
+            oldest[topic] = age
+        else:
+            depths.append(Depth(topic, State(state), count, exact))
     return Census(depths, oldest)

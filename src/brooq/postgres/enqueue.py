@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import psycopg
-
+from brooq.postgres.session import Session
 from brooq.postgres.statement import Statements
 from brooq.vocabulary.error import JobError, PayloadError, StoreUnavailable
 from brooq.vocabulary.job import Enqueued, Job
@@ -57,46 +56,47 @@ def _metadata(job: Job) -> str | None:
         raise JobError(text("job.metadata")) from None
 
 
-async def insert(
-    connection: psycopg.AsyncConnection[Any], statements: Statements, prepared: Sequence[Prepared]
-) -> dict[UUID, Enqueued]:
+async def insert(session: Session, statements: Statements, prepared: Sequence[Prepared]) -> dict[UUID, Enqueued]:
     """Insert the jobs, or find the ones that stand in their way; answers by the id that each job came with.
 
-    A job whose own id is found was written by an earlier try of the same enqueue: it counts as created.
+    A job whose own id is found was written by this call, or by an earlier try of it: it counts as created.
     Raises the driver's errors.
     """
     answers: dict[UUID, Enqueued] = {}
-    open_jobs = list(prepared)
-    async with psycopg.AsyncRawCursor(connection) as cursor:
-        for _ in range(TRIES):
-            await cursor.execute(statements.enqueue, _columns(open_jobs))
-            created = {row[0] for row in await cursor.fetchall()}
-            answers.update((id, Enqueued(id, True)) for id in created)
-            open_jobs = [each for each in open_jobs if each.job.id not in created]
-            if not open_jobs:
-                return answers
-            keys = [each.job.idempotency_key or None for each in open_jobs]
-            ids, topics = [each.job.id for each in open_jobs], [each.job.topic for each in open_jobs]
-            await cursor.execute(statements.existing, [ids, topics, keys])
-            for wanted, found in await cursor.fetchall():
-                if answers.get(wanted, Enqueued(wanted, False)).created is False:
-                    answers[wanted] = Enqueued(found, found == wanted)
-            open_jobs = [each for each in open_jobs if each.job.id not in answers]
-            if not open_jobs:
-                return answers
+    open_jobs = prepared
+    for _ in range(TRIES):
+        ((count,),) = await session.fetch(statements.enqueue, _columns(open_jobs))
+        if count == len(open_jobs):
+            answers.update((each.job.id, Enqueued(each.job.id, True)) for each in open_jobs)
+            return answers
+        keys = [each.job.idempotency_key or None for each in open_jobs]
+        ids, topics = [each.job.id for each in open_jobs], [str(each.job.topic) for each in open_jobs]
+        for wanted, found in await session.fetch(statements.existing, [ids, topics, keys]):
+            if answers.get(wanted, Enqueued(wanted, False)).created is False:
+                answers[wanted] = Enqueued(found, found == wanted)
+        open_jobs = [each for each in open_jobs if each.job.id not in answers]
+        if not open_jobs:
+            return answers
     raise StoreUnavailable(text("postgres.key_unstable", tries=TRIES))
 
 
-def _columns(prepared: Sequence[Prepared]) -> list[list[Any]]:
+def _columns(prepared: Sequence[Prepared]) -> list[Any]:
+    """The parameters of `enqueue.sql`: a column that no job says anything about is an empty array."""
     jobs = [each.job for each in prepared]
+    topic = str(jobs[0].topic)
     return [
         [job.id for job in jobs],
-        [str(job.topic) for job in jobs],
+        [str(job.topic) for job in jobs] if any(job.topic != topic for job in jobs) else [],
         [each.payload for each in prepared],
-        [job.idempotency_key or None for job in jobs],
-        [job.available_at for job in jobs],
-        [job.priority for job in jobs],
-        [job.max_attempts for job in jobs],
-        [each.tags for each in prepared],
-        [each.metadata for each in prepared],
+        _said([job.idempotency_key or None for job in jobs]),
+        _said([job.available_at for job in jobs]),
+        [job.priority for job in jobs] if any(job.priority for job in jobs) else [],
+        _said([job.max_attempts for job in jobs]),
+        _said([each.tags for each in prepared]),
+        _said([each.metadata for each in prepared]),
+        topic,
     ]
+
+
+def _said(column: list[Any]) -> list[Any]:
+    return [] if column.count(None) == len(column) else column

@@ -7,55 +7,50 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
-import psycopg
-
+from brooq.postgres.session import Driver, Session
 from brooq.postgres.trouble import translate
 
-Connection: TypeAlias = psycopg.AsyncConnection[Any]
-Connect: TypeAlias = Callable[[], Awaitable[Connection]]
 T = TypeVar("T")
 
 
 class Link:
     """One connection at a time, one piece of work at a time, in one event loop."""
 
-    def __init__(self, connect: Connect, patience: float) -> None:
+    def __init__(self, driver: Driver, patience: float) -> None:
         """`patience`: after how many seconds without an answer the connection is given up."""
-        self._connect = connect
+        self._driver = driver
         self._patience = patience
         self._lock = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._session: Session | None = None
         self._aloud = False
 
     async def run(
-        self, work: Callable[[Connection], Awaitable[T]], *, writing: bool = False, within: float = math.inf
+        self, work: Callable[[Session], Awaitable[T]], *, writing: bool = False, within: float = math.inf
     ) -> T:
         """Do the work on the connection; `within` shortens the patience, in seconds.
 
         Raises the engine's StoreError or SchemaError, never the driver's error.
         """
         async with self._lock:
-            connection = await self._ready()
+            session = await self._ready()
             loop = asyncio.get_running_loop()
             # Not asyncio.timeout: on a dead link psycopg spends its cancellation asking the server over that link.
-            alarm = loop.call_later(min(self._patience, within), sever, connection)
+            alarm = loop.call_later(min(self._patience, within), session.sever)
             try:
-                return await self._do(work, connection)
-            except psycopg.Error as error:
-                await self._roll_back(connection)
+                return await self._do(work, session)
+            except self._driver.errors as error:
+                await self._roll_back(session)
                 raise translate(error, writing=writing) from None
             except BaseException:
                 # Canceled in the middle: what the server does now is unknown, so the connection cannot be used again.
-                sever(connection)
+                session.sever()
                 raise
             finally:
                 alarm.cancel()
-                if connection.broken:
+                if session.closed:
                     await self._drop()
 
     async def close(self) -> None:
@@ -63,48 +58,37 @@ class Link:
         async with self._lock:
             await self._drop()
 
-    async def _do(self, work: Callable[[Connection], Awaitable[T]], connection: Connection) -> T:
+    async def _do(self, work: Callable[[Session], Awaitable[T]], session: Session) -> T:
         """A single statement is a transaction of its own, and cannot say its isolation level: where the default is
         another than READ COMMITTED, an explicit transaction says it aloud. Never a session SET: behind
         a pooler it would be somebody else's."""
         if not self._aloud:
-            return await work(connection)
-        await connection.execute("begin isolation level read committed")
-        result = await work(connection)
-        await connection.execute("commit")
+            return await work(session)
+        await session.execute("begin isolation level read committed")
+        result = await work(session)
+        await session.commit()
         return result
 
-    async def _roll_back(self, connection: Connection) -> None:
-        if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+    async def _roll_back(self, session: Session) -> None:
+        if not session.in_transaction:
             return
         try:
-            await connection.rollback()
-        except psycopg.Error:
+            await session.rollback()
+        except self._driver.errors:
             pass  # lost: the server rolls back by itself
 
-    async def _ready(self) -> Connection:
-        if self._connection is None or self._connection.closed:
+    async def _ready(self) -> Session:
+        if self._session is None or self._session.closed:
             try:
-                connection = await self._connect()
-                self._connection = connection
-                cursor = await connection.execute("select current_setting('default_transaction_isolation')")
-                row = await cursor.fetchone()
-            except psycopg.Error as error:
+                self._session = await self._driver.connect()
+                rows = await self._session.fetch("select current_setting('default_transaction_isolation')")
+            except self._driver.errors as error:
                 await self._drop()
                 raise translate(error) from None
-            self._aloud = row is None or row[0] != "read committed"
-        return self._connection
+            self._aloud = rows[0][0] != "read committed"
+        return self._session
 
     async def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
-
-
-def sever(connection: Connection) -> None:
-    """Shut the socket down under the connection: whoever waits on it gets an error at once, even from a dead peer."""
-    try:
-        with socket.socket(fileno=os.dup(connection.fileno())) as twin:
-            twin.shutdown(socket.SHUT_RDWR)
-    except (OSError, psycopg.Error):
-        pass  # closed already
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()

@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-import psycopg
-
 from brooq.postgres.link import Link
 from brooq.postgres.record import to_record
+from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import statements
 from brooq.postgres.store import PostgresStore
 from brooq.vocabulary.job import JobRecord, State
 
 _PATIENCE = 30.0
-Connection = psycopg.AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Reader:
 
     def __init__(self, store: PostgresStore) -> None:
         """The place that the store works with."""
-        self._link = Link(store.connect, _PATIENCE)
+        self._link = Link(store.driver, _PATIENCE)
         self._statements = statements(store.schema)
 
     async def list(
@@ -67,20 +65,15 @@ class Reader:
         """Close the connection."""
         await self._link.close()
 
-    async def _ask_server(self, connection: Connection) -> tuple[Any, ...]:
-        (row,) = await self._run(connection, self._statements.server, [])
-        return (*row, connection.info.backend_pid)
+    async def _ask_server(self, session: Session) -> tuple[Any, ...]:
+        (row,) = await session.fetch(self._statements.server, prepare=False)
+        return (*row, session.pid)
 
-    async def _fetch(self, statement: str, parameters: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
-        return await self._link.run(lambda connection: self._run(connection, statement, parameters))
-
-    @staticmethod
-    async def _run(connection: Connection, statement: str, parameters: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
-        async with psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-            await cursor.execute(statement, parameters, prepare=False)
-            return await cursor.fetchall()
+    async def _fetch(self, statement: str, parameters: Sequence[Any]) -> Rows:
+        # Planned with its values: absent filters fold away.
+        return await self._link.run(lambda session: session.fetch(statement, parameters, prepare=False))
 
 
-def _as_text(row: tuple[Any, ...]) -> JobRecord:
+def _as_text(row: Sequence[Any]) -> JobRecord:
     payload = row[2]
     return replace(to_record((*row[:2], "null", *row[3:])), payload=payload)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from uuid import UUID
 
-import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from brooq.engine.outcome import Outcome
@@ -25,18 +24,24 @@ from brooq.engine.store import (
     Taken,
 )
 from brooq.postgres.census import read_census
+from brooq.postgres.drivers import driver_of
 from brooq.postgres.enqueue import Prepared, insert, prepare
 from brooq.postgres.link import Link
+from brooq.postgres.marks import Marks
 from brooq.postgres.migrate import LATEST
 from brooq.postgres.record import to_record, utc
+from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import Statements, quoted, statements
 from brooq.postgres.trouble import PoolExhausted, translate
-from brooq.postgres.tx import OwnTx, connection_of
+from brooq.postgres.tx import OwnTx, session_of
 from brooq.vocabulary.error import OutcomeUnknown, SchemaError, StoreError, StoreUnavailable
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES
 from brooq.vocabulary.tx import Tx
+
+if TYPE_CHECKING:
+    import asyncpg
 
 PATIENCE = 30.0
 """After how many seconds without an answer one of the engine's own connections is given up."""
@@ -45,37 +50,40 @@ TRIES = 5
 """How often an enqueue of its own transaction is tried when the connection is lost or the database asks to retry."""
 
 T = TypeVar("T")
-Connection = psycopg.AsyncConnection[Any]
+Pool: TypeAlias = "AsyncConnectionPool[Any] | asyncpg.Pool[Any]"
 
 
 class PostgresStore:
     """Jobs in a table of the consumer's database.
 
-    `pool` is the consumer's: producers' calls go through it, and it is neither opened nor closed here (T6). Beside it
-    a running engine opens up to four connections of its own with the pool's parameters (two for claims and outcomes,
-    one for leases, one for upkeep), so that handlers which hold the whole pool never cost a lease or an outcome.
+    `pool` is the consumer's, of psycopg or asyncpg, and decides the driver: producers' calls go through it, and it is
+    neither opened nor closed here (T6). Beside it a running engine opens up to four connections of its own with the
+    pool's parameters (two for claims and outcomes, one for leases, one for upkeep), so that handlers which hold the
+    whole pool never cost a lease or an outcome.
     `schema` names where brooq's tables are; every statement is qualified with it, whatever search_path says.
     `max_payload` is the largest payload in bytes of JSON.
     """
 
     def __init__(
         self,
-        pool: AsyncConnectionPool[Any],
+        pool: Pool,
         schema: str = "public",
         *,
         max_payload: int = MAX_BYTES,
         patience: float = PATIENCE,
     ) -> None:
-        """Opens nothing. Raises ConfigError for an impossible schema name."""
+        """Opens nothing. Raises ConfigError for an impossible schema name, TypeError for a pool of another driver."""
         self.pool = pool
+        self.driver = driver_of(pool)
         self.schema = schema
         self._max_payload = max_payload
         self._patience = patience
         self._aloud: bool | None = None
         self._statements: Statements = statements(schema)
         self._lanes: list[Link] = []
-        self._free_lanes: asyncio.Queue[Link] = asyncio.Queue()
-        self._upkeep = Link(self.connect, patience)
+        self._free_lanes: list[Link] = []
+        self._marks = Marks()
+        self._upkeep = Link(self.driver, patience)
 
     async def open(self) -> None:
         """Check that the database answers and its schema is the one this version needs (requirement M2)."""
@@ -94,15 +102,15 @@ class PostgresStore:
         for link in (*self._lanes, self._upkeep):
             await link.close()
         self._lanes = []
-        self._free_lanes = asyncio.Queue()
+        self._free_lanes = []
 
     async def begin(self) -> OwnTx:
         """A transaction on a connection of the pool, READ COMMITTED whatever the database's default."""
         own = await self._borrow()
         try:
-            assert own.connection is not None
-            await own.connection.execute("begin isolation level read committed")
-        except psycopg.Error as error:
+            assert own.session is not None
+            await own.session.execute("begin isolation level read committed")
+        except self.driver.errors as error:
             await own.rollback()
             raise translate(error) from None
         except BaseException:
@@ -119,8 +127,8 @@ class PostgresStore:
             answers = await self._enqueue_durably(prepared)
         else:
             try:
-                answers = await insert(connection_of(tx), self._statements, prepared)
-            except psycopg.Error as error:
+                answers = await insert(session_of(tx), self._statements, prepared)
+            except self.driver.errors as error:
                 if isinstance(tx, OwnTx):
                     raise translate(error) from None
                 raise
@@ -131,9 +139,9 @@ class PostgresStore:
         unknown = False
         for attempt in range(TRIES):
             try:
-                async with self._lent() as connection:
-                    return await insert(connection, self._statements, prepared)
-            except psycopg.Error as error:
+                async with self._lent() as session:
+                    return await insert(session, self._statements, prepared)
+            except self.driver.errors as error:
                 trouble = translate(error, writing=True)
             except StoreError as error:
                 trouble = error
@@ -144,68 +152,57 @@ class PostgresStore:
         raise OutcomeUnknown(str(trouble)) if unknown else trouble
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[Connection]:
+    async def _lent(self) -> AsyncIterator[Session]:
         """A connection of the pool for one statement that is a transaction of its own, without a round trip for BEGIN
         and another for COMMIT; in an explicit READ COMMITTED one where that is not the database's default."""
         own = await self._borrow()
-        connection = own.connection
-        assert connection is not None
+        session = own.session
+        assert session is not None
         try:
             if self._aloud is None:
-                rows = await _fetch(connection, "select current_setting('default_transaction_isolation')", [])
+                rows = await session.fetch("select current_setting('default_transaction_isolation')")
                 self._aloud = rows[0][0] != "read committed"
             if self._aloud:
-                await connection.execute("begin isolation level read committed")
-                yield connection
-                await connection.commit()
+                await session.execute("begin isolation level read committed")
+                yield session
+                await session.commit()
             else:
-                yield connection
+                yield session
         finally:
             await own.rollback()
 
     async def _borrow(self) -> OwnTx:
-        """A connection of the pool, in the driver's autocommit: it must not send a BEGIN of its own before ours.
-        The end of what is answered gives it back as it was lent."""
+        """A connection of the pool. The end of what is answered gives it back as it was lent."""
         try:
-            connection = await self.pool.getconn()
-        except psycopg.Error as error:
+            return OwnTx(await self.driver.borrow(), self.driver)
+        except self.driver.errors as error:
             raise translate(error) from None
-        own = OwnTx(connection, self.pool, connection.autocommit)
-        await connection.set_autocommit(True)
-        return own
 
     async def exchange(
         self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta
     ) -> Exchange:
         """Outcomes and the next claim in one statement, on a connection of the engine's own."""
-        parameters = [
-            worker,
-            [outcome.id for outcome in outcomes],
-            [outcome.token for outcome in outcomes],
-            [str(outcome.state) for outcome in outcomes],
-            [outcome.error for outcome in outcomes],
-            [outcome.delay for outcome in outcomes],
-            [outcome.refund for outcome in outcomes],
-            list(topics),
-            limit,
-            lease,
-        ]
+        parameters = [worker, *_columns(outcomes), list(topics), limit, lease, *self._marks.columns()]
 
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await _fetch(connection, self._statements.exchange, parameters)
+        async def work(session: Session) -> Rows:
+            return await session.fetch(self._statements.exchange, parameters)
 
         rows = await self._on_lane(work, within=max(lease.total_seconds(), 5.0))
-        settled, claimed = [], []
-        for row in rows:
-            if row[2] is None:
-                settled.append(Hold(row[0], row[1]))
-            else:
-                claimed.append(row)
-        # RETURNING has no order of its own: a topic's jobs start by priority, readiness, id (G4.10).
-        claimed.sort(key=lambda row: (row[8], row[9], row[0]))
+        _, written, _, which, _, _, _, now = rows[-1]
+        if written == len(outcomes):
+            settled = [Hold(outcome.id, outcome.token) for outcome in outcomes]
+        else:
+            settled = [Hold(UUID(id), token) for id, token in json.loads(which or "[]")]
+        rows = rows[:-1]
+        if limit:
+            self._marks.move(rows, full=len(rows) >= limit)
+        until = utc(now) + lease
         return Exchange(
             settled,
-            [Taken(row[0], row[2], row[3], row[4], row[1], utc(row[5]), row[6], max(row[7], 0.0)) for row in claimed],
+            [
+                Taken(id, topic, payload, attempts, token, until, max_attempts, max((now - ready).total_seconds(), 0.0))
+                for id, token, topic, payload, attempts, max_attempts, _, ready in rows
+            ],
         )
 
     async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:
@@ -214,8 +211,8 @@ class PostgresStore:
             worker, outcome.id, outcome.token, str(outcome.state), outcome.error, outcome.delay, outcome.refund,
         ]  # fmt: skip
         try:
-            return bool(await _fetch(connection_of(tx), self._statements.settle, parameters))
-        except psycopg.Error as error:
+            return bool(await session_of(tx).fetch(self._statements.settle, parameters))
+        except self.driver.errors as error:
             raise translate(error) from None
 
     async def fates(self, ids: Sequence[UUID]) -> dict[UUID, Fate]:
@@ -225,7 +222,7 @@ class PostgresStore:
 
     async def renewer(self) -> Renewer:
         """A renewer with a connection of its own in the running loop."""
-        return PostgresRenewer(Link(self.connect, self._patience), self._statements)
+        return PostgresRenewer(Link(self.driver, self._patience), self._statements)
 
     async def cancel(self, id: UUID) -> Cancellation:
         """Through the pool: it is a caller's request, and may wait for a lock on the row."""
@@ -246,8 +243,8 @@ class PostgresStore:
     async def census(self, topics: Sequence[str]) -> Census:
         """Depths and ages at a bounded cost."""
 
-        async def work(connection: Connection) -> Census:
-            return await read_census(connection, self._statements.census, topics)
+        async def work(session: Session) -> Census:
+            return await read_census(session, self._statements.census, topics)
 
         return await self._upkeep.run(work)
 
@@ -256,39 +253,30 @@ class PostgresStore:
         rows = await self._through_pool(self._statements.find, id)
         return to_record(rows[0]) if rows else None
 
-    async def _through_pool(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    async def _through_pool(self, statement: str, *parameters: Any) -> Rows:
         """One statement for a caller, on a connection of the consumer's pool."""
         try:
-            async with self._lent() as connection:
-                return await _fetch(connection, statement, parameters)
-        except psycopg.Error as error:
+            async with self._lent() as session:
+                return await session.fetch(statement, parameters)
+        except self.driver.errors as error:
             raise translate(error, writing=True) from None
 
-    async def _on_upkeep(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    async def _on_upkeep(self, statement: str, *parameters: Any) -> Rows:
         """One statement for the engine itself; what it may have changed unheard, its next tick finds."""
-        return await self._upkeep.run(lambda connection: _fetch(connection, statement, parameters))
+        return await self._upkeep.run(lambda session: session.fetch(statement, parameters))
 
-    async def _on_lane(self, work: Callable[[Connection], Awaitable[T]], within: float) -> T:
+    async def _on_lane(self, work: Callable[[Session], Awaitable[T]], within: float) -> T:
         """On whichever of the engine's lanes is free; as many are made as are used at one time."""
-        if self._free_lanes.empty():
-            lane = Link(self.connect, self._patience)
-            self._lanes.append(lane)
+        if self._free_lanes:
+            lane = self._free_lanes.pop()
         else:
-            lane = self._free_lanes.get_nowait()
+            lane = Link(self.driver, self._patience)
+            self._lanes.append(lane)
         try:
             return await lane.run(work, writing=True, within=within)
         finally:
             if lane in self._lanes:
-                self._free_lanes.put_nowait(lane)
-
-    async def connect(self) -> Connection:
-        """A connection with the pool's parameters, for statements that are transactions of their own."""
-        conninfo, kwargs = await _resolve(self.pool.conninfo), dict(await _resolve(self.pool.kwargs) or {})
-        for name in ("autocommit", "row_factory", "cursor_factory"):
-            kwargs.pop(name, None)
-        kwargs.setdefault("connect_timeout", 10)
-        kwargs.setdefault("application_name", "brooq")
-        return await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs)
+                self._free_lanes.append(lane)
 
 
 class PostgresRenewer:
@@ -303,8 +291,8 @@ class PostgresRenewer:
         """One statement for all leases."""
         parameters = [worker, [hold.id for hold in holds], [hold.token for hold in holds], lease]
 
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await _fetch(connection, self._statements.renew, parameters)
+        async def work(session: Session) -> Rows:
+            return await session.fetch(self._statements.renew, parameters)
 
         # A third of the lease: on a dead link the next renewal has to find a new one while there is lease left.
         rows = await self._link.run(work, within=max(lease.total_seconds() / 3, 1.0))
@@ -318,14 +306,16 @@ class PostgresRenewer:
         await self._link.close()
 
 
-async def _fetch(connection: Connection, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-    async with psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-        await cursor.execute(statement, parameters)
-        return await cursor.fetchall()
-
-
-async def _resolve(value: Any) -> Any:
-    """The pool takes its parameters as values or as functions, async ones too."""
-    if callable(value):
-        value = value()
-    return await value if inspect.isawaitable(value) else value
+def _columns(outcomes: Sequence[Outcome]) -> list[list[Any]]:
+    """The outcomes as arrays; a batch of plain successes is ids and tokens alone."""
+    ids, tokens = [outcome.id for outcome in outcomes], [outcome.token for outcome in outcomes]
+    if all(outcome.plain for outcome in outcomes):
+        return [ids, tokens, [], [], [], []]
+    return [
+        ids,
+        tokens,
+        [str(outcome.state) for outcome in outcomes],
+        [outcome.error for outcome in outcomes],
+        [outcome.delay for outcome in outcomes],
+        [outcome.refund for outcome in outcomes],
+    ]

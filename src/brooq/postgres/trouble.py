@@ -17,15 +17,16 @@ class PoolExhausted(StoreUnavailable):
     """No connection of the consumer's pool became free in time: waiting once more would only double the wait."""
 
 
-def translate(error: psycopg.Error, *, writing: bool = False) -> BrooqError:
+def translate(error: Exception, *, writing: bool = False) -> BrooqError:
     """The engine's word for a driver's error. `writing`: a commit may have been on its way when it came."""
-    state = error.sqlstate
+    state = getattr(error, "sqlstate", None)
     if isinstance(error, psycopg_pool.PoolTimeout):
         return PoolExhausted(text("postgres.pool_exhausted", reason=_first_line(error)))
     if state is None:
-        if isinstance(error, (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError)):
+        # asyncpg calls a value that it cannot send a ValueError.
+        if isinstance(error, (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, ValueError)):
             return StoreRefused(_first_line(error))
-        # Lost on the way, or never there: psycopg gives connect-time errors no SQLSTATE.
+        # Lost on the way, or never there: connect-time errors have no SQLSTATE.
         return OutcomeUnknown(_first_line(error)) if writing else StoreUnavailable(_first_line(error))
     if state in _SCHEMA:
         return SchemaError(text("postgres.schema_broken", reason=_first_line(error)))
@@ -38,8 +39,8 @@ def translate(error: psycopg.Error, *, writing: bool = False) -> BrooqError:
     return StoreUnavailable(_first_line(error))
 
 
-def _first_line(error: psycopg.Error) -> str:
+def _first_line(error: Exception) -> str:
     """Without DETAIL, which quotes the row, and without a password."""
-    primary = error.diag.message_primary
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     message = primary or (str(error).strip().splitlines() or [type(error).__name__])[0]
     return mask(message)

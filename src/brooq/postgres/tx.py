@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool
 
+from brooq.postgres.drivers.psycopg import PsycopgSession
+from brooq.postgres.session import Driver, Session
 from brooq.postgres.trouble import translate
 from brooq.vocabulary.error import TxError
 from brooq.vocabulary.message import text
 from brooq.vocabulary.tx import Tx
 
+if TYPE_CHECKING:
+    import asyncpg
 
-class PsycopgTx:
-    """A psycopg transaction as the queue's `Tx`: the same transaction, never a copy (requirement T2)."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        """Wrap a connection whose transaction somebody else opened and closes."""
-        self.connection: psycopg.AsyncConnection[Any] | None = connection
+class PostgresTx:
+    """A transaction of a driver as the queue's `Tx`: the same transaction, never a copy (requirement T2)."""
+
+    def __init__(self, session: Session) -> None:
+        """A session whose transaction somebody else opened and closes."""
+        self.session: Session | None = session
 
     async def commit(self) -> None:
         """Commit the transaction, for everyone who shares it."""
-        if self.connection is not None:
-            await self.connection.commit()
+        if self.session is not None:
+            await self.session.commit()
 
     async def rollback(self) -> None:
         """Roll the transaction back, for everyone who shares it; nothing happens when it has ended."""
-        if self.connection is not None and not self.connection.closed:
-            await self.connection.rollback()
+        if self.session is not None and self.session.in_transaction:
+            await self.session.rollback()
 
     async def __aenter__(self) -> Self:
         """The transaction itself."""
@@ -45,27 +49,24 @@ class PsycopgTx:
             await self.rollback()
 
 
-class OwnTx(PsycopgTx):
+class OwnTx(PostgresTx):
     """A transaction that the queue opened on a connection of the consumer's pool, and gives back when it ends."""
 
-    def __init__(
-        self, connection: psycopg.AsyncConnection[Any], pool: AsyncConnectionPool[Any], autocommit: bool
-    ) -> None:
-        """`autocommit` is how the pool lent the connection, and gets it back."""
-        super().__init__(connection)
-        self._pool = pool
-        self._autocommit = autocommit
+    def __init__(self, session: Session, driver: Driver) -> None:
+        """`session` is borrowed from the driver's pool."""
+        super().__init__(session)
+        self._driver = driver
 
     @property
     def broken(self) -> bool:
         """Whether the connection is lost."""
-        return self.connection is None or self.connection.closed
+        return self.session is None or self.session.closed
 
     async def commit(self) -> None:
         """Commit and give the connection back. Raises OutcomeUnknown when the answer was lost."""
         try:
             await super().commit()
-        except psycopg.Error as error:
+        except self._driver.errors as error:
             raise translate(error, writing=True) from None
         finally:
             await self._give_back()
@@ -74,48 +75,59 @@ class OwnTx(PsycopgTx):
         """Roll back and give the connection back; a connection that is lost has rolled back by itself."""
         try:
             await super().rollback()
-        except psycopg.Error:
+        except self._driver.errors:
             pass
         finally:
             await self._give_back()
 
     async def _give_back(self) -> None:
-        connection, self.connection = self.connection, None
-        if connection is None:
-            return
-        idle = psycopg.pq.TransactionStatus.IDLE
-        if not connection.closed and connection.info.transaction_status == idle:
-            await connection.set_autocommit(self._autocommit)
-        await self._pool.putconn(connection)
+        session, self.session = self.session, None
+        if session is not None:
+            await session.give_back()
 
 
-def wrap_tx(connection: object) -> PsycopgTx:
+def wrap_tx(connection: object) -> PostgresTx:
     """The consumer's transaction as a `Tx` for `Queue.enqueue_tx`.
 
-    Takes a `psycopg.AsyncConnection`, or the object that its `transaction()` gives. Nothing is opened or copied:
-    whoever opened the transaction closes it. Raises TypeError for anything else.
+    Takes a `psycopg.AsyncConnection`, the object that its `transaction()` gives, or an asyncpg connection (a pool's
+    too). Nothing is opened or copied: whoever opened the transaction closes it. Raises TypeError for anything else.
     """
     if isinstance(connection, psycopg.AsyncTransaction):
         connection = connection.connection
-    if not isinstance(connection, psycopg.AsyncConnection):
-        raise TypeError(text("postgres.wrap_tx", type=f"{type(connection).__module__}.{type(connection).__qualname__}"))
-    return PsycopgTx(connection)
+    if isinstance(connection, psycopg.AsyncConnection):
+        return PostgresTx(PsycopgSession(connection))
+    if type(connection).__module__.partition(".")[0] == "asyncpg" and hasattr(connection, "is_in_transaction"):
+        from brooq.postgres.drivers.asyncpg import AsyncpgSession  # noqa: PLC0415  an optional dependency
+
+        return PostgresTx(AsyncpgSession(connection))
+    raise TypeError(text("postgres.wrap_tx", type=f"{type(connection).__module__}.{type(connection).__qualname__}"))
 
 
 def as_psycopg(tx: Tx | None) -> psycopg.AsyncConnection[Any] | None:
     """The psycopg connection of a transaction; None for a foreign `Tx`, and for one that has ended or is None."""
-    return tx.connection if isinstance(tx, PsycopgTx) else None
+    raw = _raw(tx)
+    return raw if isinstance(raw, psycopg.AsyncConnection) else None
 
 
-def connection_of(tx: Tx) -> psycopg.AsyncConnection[Any]:
-    """The connection of a transaction that is open.
+def as_asyncpg(tx: Tx | None) -> asyncpg.Connection[Any] | None:
+    """The asyncpg connection of a transaction; None for a foreign `Tx`, and for one that has ended or is None."""
+    raw = _raw(tx)
+    return raw if type(raw).__module__.partition(".")[0] == "asyncpg" else None
 
-    Raises TxError for a foreign or ended one, and for an autocommit connection outside of any transaction: the job
-    would be committed on its own, not with the caller's rows.
+
+def _raw(tx: Tx | None) -> Any:
+    return tx.session.raw if isinstance(tx, PostgresTx) and tx.session is not None else None
+
+
+def session_of(tx: Tx) -> Session:
+    """The session of a transaction that is open.
+
+    Raises TxError for a foreign or ended one, and for a connection outside of any transaction that would commit the job
+    on its own, not with the caller's rows.
     """
-    connection = as_psycopg(tx)
-    if connection is None:
+    session = tx.session if isinstance(tx, PostgresTx) else None
+    if session is None:
         raise TxError(text("postgres.foreign_tx", type=type(tx).__qualname__))
-    if connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+    if not session.in_transaction and getattr(session.raw, "autocommit", True):
         raise TxError(text("postgres.no_transaction"))
-    return connection
+    return session

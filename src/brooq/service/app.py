@@ -20,10 +20,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
-from psycopg_pool import AsyncConnectionPool
-
 from brooq.engine.queue import Queue
 from brooq.engine.store import Store
+from brooq.postgres.session import Driver
 from brooq.postgres.store import PostgresStore
 from brooq.service.health import Probe
 from brooq.service.line import shorten
@@ -97,18 +96,18 @@ class _Named:
     async def _open_pool(self, queue: Queue) -> None:
         """Open a pool that is closed: the process is the consumer here (T6). It stays open to the process's end, over the
         tries of a start too: a pool cannot be opened twice."""
-        pool = pool_of(queue)
-        if pool is not None and pool.closed:
+        driver = driver_of(queue)
+        if driver is not None:
             # Without waiting: the engine tells by itself whether the database answers.
-            await pool.open(wait=False)
+            await driver.open()
 
     def _wrong(self, found: object) -> AppError:
         return AppError(text("process.app_kind", path=self._path, type=type(found).__name__))
 
 
-def pool_of(queue: Queue) -> AsyncConnectionPool[Any] | None:
-    """The pool of the queue's store; None for another store."""
-    return queue.store.pool if isinstance(queue.store, PostgresStore) else None
+def driver_of(queue: Queue) -> Driver | None:
+    """The driver of the queue's pool; None for another store."""
+    return queue.store.driver if isinstance(queue.store, PostgresStore) else None
 
 
 def probe_of(queue: Queue) -> Probe:

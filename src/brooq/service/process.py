@@ -10,7 +10,7 @@ from typing import Any
 from brooq.engine.loop import Pulse
 from brooq.engine.queue import Queue
 from brooq.engine.runtime import Runtime
-from brooq.service.app import App, AppError, pool_of, probe_of
+from brooq.service.app import App, AppError, driver_of, probe_of
 from brooq.service.health import Health
 from brooq.service.http import Surface, make_application
 from brooq.service.metrics import EngineCollector, make_registry
@@ -136,9 +136,9 @@ class WorkerProcess:
 
     async def _close_pool(self) -> None:
         """Whoever opened the pool of a queue that the application only names, it is of no use any more."""
-        pool = None if self._queue is None else pool_of(self._queue)
-        if pool is not None:
-            await pool.close(timeout=2.0)
+        driver = None if self._queue is None else driver_of(self._queue)
+        if driver is not None:
+            await driver.close(2.0)
 
     def _adopt(self, queue: Queue) -> None:
         if self._queue is queue:

@@ -140,6 +140,11 @@ def _object(value: Mapping[Any, Any], pieces: list[str], place: str, depth: int)
     pieces.append("{")
     separator = ""
     for key, member in value.items():
+        # Most members are plain text under a plain key: they are written without naming their place first.
+        if type(key) is str and type(member) is str and _plain(key) and _plain(member):
+            pieces.append(f"{separator}{encode_basestring(key)}:{encode_basestring(member)}")
+            separator = ","
+            continue
         if not isinstance(key, str):
             raise PayloadError(text("payload.key_type", place=place, key=repr(key)[:80], type=kind_name(key)), place)
         inner = f"{place}.{key}"
@@ -165,6 +170,10 @@ def _array(value: list[Any] | tuple[Any, ...], pieces: list[str], place: str, de
 
 def _short(place: str) -> str:
     return place if len(place) <= 80 else f"{place[:77]}..."
+
+
+def _plain(value: str) -> bool:
+    return value.isascii() and "\0" not in value
 
 
 def _string(value: str, place: str) -> str:

@@ -5,18 +5,25 @@
 -- ready) until they commit, so skipping locked rows here would skip rows by the dozen. Waiting is safe, as whoever holds
 -- such a lock never waits itself; and a row that somebody really keeps locked ends in 55P03, after which the engine
 -- writes its outcomes one by one. synchronous_commit is raised for this commit alone: a recorded outcome is a promise.
+-- A success is what an array that is too short says: unnest fills up with nulls, so a batch of successes is two arrays.
+-- The arrays come out of a subselect, and `is not distinct from` keeps the index of held jobs out of the plan: of
+-- unknown length, they are looked up by primary key, not by walking all that is or was held.
 --
 -- Claim. `ready` probes (topic, priority) pairs in the order asked; the outer LIMIT ends the nested loop as soon as
 -- enough rows are locked, so the future, foreign topics and terminal rows are never walked, and never more rows are
--- touched than asked. MATERIALIZED keeps the LIMIT under every plan. any(array(…)) instead of a join: planned for an
+-- touched than asked. A topic without a waiting job costs one probe. `since` is where an earlier claim of the same
+-- backlog ended: dead index entries before it are not walked again (see the store, which looks from the beginning
+-- often enough). MATERIALIZED keeps the LIMIT under every plan. ctid = any(array(…)) instead of a join: planned for an
 -- unknown limit, a join would read the whole table for one batch. It comes after the outcomes: see above who waits.
+-- The order of the answer is the order of starting: priority, readiness, id. One row more, without an id, tells how many
+-- outcomes were written, which ones when it was not all of them, and the time.
 --
 -- $1 owner, $2 ids, $3 claim_seqs, $4 states, $5 errors, $6 delays in seconds, $7 refunds,
--- $8 topics, $9 limit, $10 lease
+-- $8 topics, $9 limit, $10 lease, $11 topics, $12 priorities, $13 available_at and $14 ids of where to go on
 with settled as (
     update "brooq".job
-    set state = outcome.state,
-        attempts = greatest(job.attempts - outcome.refund, 0),
+    set state = coalesce(outcome.state, 'done'),
+        attempts = greatest(job.attempts - coalesce(outcome.refund, 0), 0),
         available_at = case when outcome.delay is null then job.available_at
                             else now() + make_interval(secs => outcome.delay) end,
         locked_by = case when outcome.state in ('pending', 'failed') then null else job.locked_by end,
@@ -28,34 +35,48 @@ with settled as (
                              || jsonb_build_object('attempt', job.attempts, 'at', now(), 'worker', job.locked_by,
                                                    'error', left(outcome.error, 500)) end,
         updated_at = now()
-    from unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::float8[], $7::int[])
-        as outcome (id, token, state, error, delay, refund)
+    from unnest(
+        (select $2::uuid[]), (select $3::bigint[]), (select $4::text[]), (select $5::text[]), (select $6::float8[]),
+        (select $7::int[])
+    ) as outcome (id, token, state, error, delay, refund)
     where job.id = outcome.id
-      and job.state = 'processing' and job.locked_by = $1 and job.claim_seq = outcome.token
+      and job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = outcome.token
       and (select set_config('lock_timeout', '1s', true)
                   || case when current_setting('synchronous_commit') in ('off', 'local', 'remote_write')
                           then set_config('synchronous_commit', 'on', true) else '' end) is not null
     returning job.id, job.claim_seq
 ),
 ready as materialized (
-    select found.id
+    select found.ctid
     from (
-        select wanted.topic, level
-        from unnest($8::text[]) with ordinality as wanted (topic, turn), generate_series(0, 9) as level
+        select wanted.topic, level, since.available_at, since.id
+        from unnest((select $8::text[])) with ordinality as wanted (topic, turn)
+        cross join lateral (
+            select case when wanted.topic = any((select $11::text[])::text[]) then 0
+                        else (select job.priority from "brooq".job
+                              where job.topic = wanted.topic and job.state in ('pending', 'failed')
+                              order by job.priority limit 1) end as lowest
+        ) as first
+        cross join lateral generate_series(first.lowest, 9) as level
+        left join unnest((select $11::text[]), (select $12::int[]), (select $13::timestamptz[]), (select $14::uuid[]))
+            as since (topic, level, available_at, id) using (topic, level)
         order by wanted.turn, level
     ) as probe
     cross join lateral (
-        select job.id
+        select job.ctid
         from "brooq".job
         where job.topic = probe.topic
           and job.priority = probe.level
           and job.state in ('pending', 'failed')
           and job.available_at <= now()
+          and (job.available_at, job.id) > (
+              coalesce(probe.available_at, '-infinity'), coalesce(probe.id, '00000000-0000-0000-0000-000000000000')
+          )
         order by job.available_at, job.id
-        limit $9
+        limit (select $9::int)
         for no key update skip locked
     ) as found
-    limit $9
+    limit (select $9::int)
 ),
 taken as (
     update "brooq".job
@@ -65,14 +86,13 @@ taken as (
         locked_by = $1,
         locked_until = now() + $10::interval,
         updated_at = now()
-    where job.id = any(array(select id from ready))
-    returning job.id, job.claim_seq, job.topic, job.payload, job.attempts, job.locked_until, job.max_attempts,
-              job.priority, job.available_at
+    where job.ctid = any(array(select ctid from ready))
+    returning job.id, job.claim_seq, job.topic, job.payload, job.attempts, job.max_attempts, job.priority, job.available_at
 )
-select id, claim_seq, null as topic, null as payload, null as attempts, null as locked_until, null as max_attempts,
-       null as waited, null as priority, null as available_at
-from settled
+(select id, claim_seq, topic, payload::text, attempts, max_attempts, priority, available_at
+ from taken order by priority, available_at, id)
 union all
-select id, claim_seq, topic, payload::text, attempts, locked_until, max_attempts,
-       extract(epoch from now() - available_at)::float8, priority, available_at
-from taken
+select null, count(*), null,
+       case when count(*) < cardinality($2) then json_agg(json_build_array(id, claim_seq))::text end,
+       null, null, null, now()
+from settled

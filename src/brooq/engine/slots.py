@@ -1,0 +1,115 @@
+"""The slots: where handlers run, as many at once as the worker has.
+
+Handlers that never wait share one task, one after the other; a handler that waits keeps its task for itself, and the
+others go on in new ones. So a task, a context and timers cost only those that need them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import copy_context
+
+from brooq.engine.attempt import Attempt
+from brooq.engine.runtime import Runtime
+
+TURN = 0.01
+"""How many seconds handlers that never wait may run before the event loop gets its turn."""
+
+
+class Slots:
+    """Runs attempts, first come first served."""
+
+    def __init__(
+        self,
+        size: int,
+        runtime: Runtime,
+        *,
+        started: Callable[[Attempt], None],
+        waits: Callable[[Attempt], None],
+        ended: Callable[[Attempt], None],
+    ) -> None:
+        """`started` hears of an attempt whose handler is about to run, `waits` of one that has not ended with its first
+        step, `ended` of one whose handler has exited."""
+        self.running: dict[Attempt, None] = {}
+        """Attempts in a slot. Whoever hears `ended` says when the slot is free, by `leave`."""
+        self.waiting: deque[Attempt] = deque()
+        """Attempts that are claimed and have no slot yet."""
+        self._size = size
+        self._runtime = runtime
+        self._started = started
+        self._waits = waits
+        self._ended = ended
+        self._fresh: list[Attempt] = []
+        self._looking = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting = 0
+        self._context = copy_context()
+
+    def add(self, attempts: Iterable[Attempt]) -> None:
+        """Run these as soon as there are slots for them."""
+        self.waiting.extend(attempts)
+        self._context = copy_context()
+        if not self._starting:
+            self._spawn(1)
+
+    def leave(self, attempt: Attempt) -> None:
+        """The slot of this attempt is free."""
+        self.running.pop(attempt, None)
+        # A task that has just run its handler goes on by itself; a closing transaction ends elsewhere.
+        if attempt.task is not None and not self._starting:
+            self._spawn(1)
+
+    def remove(self, attempt: Attempt) -> None:
+        """Do not start this one."""
+        if attempt in self.waiting:
+            self.waiting.remove(attempt)
+
+    def _spawn(self, count: int) -> None:
+        count = min(count, len(self.waiting), self._size - len(self.running) - self._starting)
+        loop = asyncio.get_running_loop()
+        for _ in range(count):
+            self._starting += 1
+            task = loop.create_task(self._run(), name="handlers of brooq", context=self._context.copy())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self) -> None:
+        self._starting -= 1
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        context = copy_context()
+        turn = now = self._runtime.clock()
+        while self.waiting and len(self.running) < self._size:
+            attempt = self.waiting.popleft()
+            self.running[attempt] = None
+            attempt.task = task
+            attempt.started_at = now
+            self._started(attempt)
+            self._fresh.append(attempt)
+            if not self._looking:
+                self._looking = True
+                loop.call_soon(self._look)
+            await attempt.run()
+            attempt.task = None
+            attempt.ended_at = now = self._runtime.clock()
+            self._ended(attempt)
+            if task.cancelling() or copy_context() != context:
+                break  # what one handler leaves behind in its task must not meet the next one
+            if now - turn >= TURN:
+                await asyncio.sleep(0)
+                turn = now = self._runtime.clock()
+        if not self._starting:
+            self._spawn(1)
+
+    def _look(self) -> None:
+        """Behind the first step of whatever has started in this turn of the loop."""
+        self._looking = False
+        fresh, self._fresh = self._fresh, []
+        waiting = [attempt for attempt in fresh if attempt.task is not None]
+        for attempt in waiting:
+            self._waits(attempt)
+        if waiting:
+            self._spawn(len(self.waiting))

@@ -1,0 +1,149 @@
+"""asyncpg as a driver of the adapter: about half of psycopg's work for the client. The extra `asyncpg`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import asyncpg
+from psycopg.conninfo import conninfo_to_dict
+
+from brooq.postgres.session import Rows
+
+POOL_PATIENCE = 30.0
+"""How many seconds a caller waits for a connection of the pool: asyncpg's own answer is for ever."""
+
+
+class AsyncpgSession:
+    """An asyncpg connection as a Session."""
+
+    def __init__(self, connection: Any, pool: asyncpg.Pool[Any] | None = None) -> None:
+        """`pool`: where a borrowed connection goes back to."""
+        self.raw = connection
+        self._pool = pool
+
+    @property
+    def pid(self) -> int:
+        return int(self.raw.get_server_pid())
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.raw.is_closed())
+
+    @property
+    def in_transaction(self) -> bool:
+        return not self.closed and bool(self.raw.is_in_transaction())
+
+    async def fetch(self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool | None = None) -> Rows:
+        if prepare is False:
+            # Planned with its values: a statement of its own each time, which no plan is kept for.
+            rows = await (await self.raw.prepare(statement, name="")).fetch(*parameters)
+        else:
+            rows = await self.raw.fetch(statement, *parameters)
+        return rows  # type: ignore[no-any-return]
+
+    async def execute(self, command: str) -> None:
+        await self.raw.execute(command)
+
+    async def commit(self) -> None:
+        await self.raw.execute("commit")
+
+    async def rollback(self) -> None:
+        await self.raw.execute("rollback")
+
+    def sever(self) -> None:
+        self.raw.terminate()
+
+    async def close(self) -> None:
+        try:
+            await self.raw.close(timeout=2.0)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            self.raw.terminate()
+
+    async def give_back(self) -> None:
+        assert self._pool is not None, "it was not borrowed"
+        try:
+            if self.in_transaction:
+                await self.rollback()
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            pass  # lost: the pool throws it away, the server rolls back by itself
+        finally:
+            await self._pool.release(self.raw)
+
+
+class AsyncpgDriver:
+    """An asyncpg pool as a Driver."""
+
+    errors: tuple[type[Exception], ...] = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+
+    def __init__(self, pool: asyncpg.Pool[Any]) -> None:
+        """Opens nothing."""
+        self._pool = pool
+
+    @property
+    def prepares(self) -> bool:
+        return bool(self._pool._connect_kwargs.get("statement_cache_size", 1) != 0)  # noqa: SLF001  see connect
+
+    async def open(self) -> None:
+        if not self._pool._initialized:  # noqa: SLF001  asyncpg does not say so otherwise
+            await self._pool
+
+    async def close(self, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+    async def connect(self) -> AsyncpgSession:
+        # asyncpg tells nobody how a pool connects; its own way of connecting is used, so that every parameter counts.
+        kwargs = dict(self._pool._connect_kwargs)  # noqa: SLF001
+        for name in ("connection_class", "record_class"):
+            kwargs.pop(name, None)
+        kwargs.setdefault("timeout", 10)
+        kwargs["server_settings"] = {"application_name": "brooq", **(kwargs.get("server_settings") or {})}
+        connect = self._pool._connect or asyncpg.connect  # noqa: SLF001
+        return AsyncpgSession(await connect(*self._pool._connect_args, **kwargs))  # noqa: SLF001
+
+    async def borrow(self) -> AsyncpgSession:
+        return AsyncpgSession(await self._pool.acquire(timeout=POOL_PATIENCE), self._pool)
+
+    async def mend(self) -> None:
+        await self._pool.expire_connections()
+
+
+CLIENT_ONLY = {
+    "channel_binding",
+    "client_encoding",
+    "gssencmode",
+    "gssdelegation",
+    "krbsrvname",
+    "sslcompression",
+    "sslsni",
+}
+"""What libpq does for itself, and asyncpg would ask the server for."""
+
+
+def make_pool(
+    dsn: str, *, min_size: int, max_size: int, prepared: bool, application_name: str
+) -> asyncpg.Pool[asyncpg.Record]:
+    """A pool of asyncpg that is not open yet, from the same DSN that psycopg takes.
+
+    Raises psycopg.ProgrammingError for a DSN that cannot be read; the text may quote it.
+    """
+    parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+    kwargs: dict[str, Any] = {} if prepared else {"statement_cache_size": 0}
+    timeout = float(parts.pop("connect_timeout", "0"))
+    user, password, database = (quote(parts.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
+    parts = {name: value for name, value in parts.items() if name not in CLIENT_ONLY and "keepalives" not in name}
+    parts.setdefault("application_name", application_name)
+    login = f"{user}:{password}@" if password else f"{user}@" if user else ""
+    return asyncpg.create_pool(
+        f"postgresql://{login}/{database}?{urlencode(parts, quote_via=quote)}",
+        min_size=min_size,
+        max_size=max_size,
+        timeout=timeout if timeout > 0 else 10.0,
+        **kwargs,
+    )

@@ -1,0 +1,130 @@
+"""psycopg 3 as a driver of the adapter."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakSet
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg_pool import AsyncConnectionPool
+
+from brooq.postgres.drivers.array import packed, register
+from brooq.postgres.session import Rows
+
+Connection = psycopg.AsyncConnection[Any]
+
+_REGISTERED: WeakSet[Connection] = WeakSet()
+"""Connections that know our arrays."""
+
+
+class PsycopgSession:
+    """An AsyncConnection as a Session."""
+
+    def __init__(self, connection: Connection, pool: AsyncConnectionPool[Any] | None = None) -> None:
+        """`pool`: where a borrowed connection goes back to."""
+        self.raw = connection
+        self._pool = pool
+        self._autocommit = connection.autocommit
+
+    @property
+    def pid(self) -> int:
+        return self.raw.info.backend_pid
+
+    @property
+    def closed(self) -> bool:
+        return self.raw.closed or self.raw.broken
+
+    @property
+    def in_transaction(self) -> bool:
+        return not self.raw.closed and self.raw.info.transaction_status != TransactionStatus.IDLE
+
+    async def fetch(self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool | None = None) -> Rows:
+        if self.raw not in _REGISTERED:
+            register(self.raw.adapters)
+            _REGISTERED.add(self.raw)
+        async with psycopg.AsyncRawCursor(self.raw, row_factory=psycopg.rows.tuple_row) as cursor:
+            await cursor.execute(statement, [packed(each) for each in parameters], prepare=prepare, binary=True)
+            return await cursor.fetchall()
+
+    async def execute(self, command: str) -> None:
+        await self.raw.execute(command.encode())
+
+    async def commit(self) -> None:
+        await self.raw.commit()
+
+    async def rollback(self) -> None:
+        await self.raw.rollback()
+
+    def sever(self) -> None:
+        try:
+            with socket.socket(fileno=os.dup(self.raw.fileno())) as twin:
+                twin.shutdown(socket.SHUT_RDWR)
+        except (OSError, psycopg.Error):
+            pass  # closed already
+
+    async def close(self) -> None:
+        await self.raw.close()
+
+    async def give_back(self) -> None:
+        assert self._pool is not None, "it was not borrowed"
+        try:
+            if self.in_transaction:
+                await self.raw.rollback()
+            if not self.raw.closed and self.raw.autocommit != self._autocommit:
+                await self.raw.set_autocommit(self._autocommit)
+        except psycopg.Error:
+            pass  # lost: the pool throws it away, the server rolls back by itself
+        finally:
+            await self._pool.putconn(self.raw)
+
+
+class PsycopgDriver:
+    """A psycopg pool as a Driver."""
+
+    errors: tuple[type[Exception], ...] = (psycopg.Error,)
+
+    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
+        """Opens nothing."""
+        self._pool = pool
+
+    @property
+    def prepares(self) -> bool:
+        kwargs = self._pool.kwargs
+        return callable(kwargs) or kwargs is None or kwargs.get("prepare_threshold", 5) is not None
+
+    async def open(self) -> None:
+        if self._pool.closed:
+            await self._pool.open(wait=False)
+
+    async def close(self, timeout: float) -> None:
+        await self._pool.close(timeout=timeout)
+
+    async def connect(self) -> PsycopgSession:
+        conninfo, kwargs = await _resolve(self._pool.conninfo), dict(await _resolve(self._pool.kwargs) or {})
+        for name in ("autocommit", "row_factory", "cursor_factory"):
+            kwargs.pop(name, None)
+        kwargs.setdefault("connect_timeout", 10)
+        kwargs.setdefault("application_name", "brooq")
+        return PsycopgSession(await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs))
+
+    async def borrow(self) -> PsycopgSession:
+        session = PsycopgSession(await self._pool.getconn(), self._pool)
+        # It must not send a BEGIN of its own before ours.
+        if not session.raw.autocommit:
+            await session.raw.set_autocommit(True)
+        return session
+
+    async def mend(self) -> None:
+        await self._pool.check()
+
+
+async def _resolve(value: Any) -> Any:
+    """The pool takes its parameters as values or as functions, async ones too."""
+    if callable(value):
+        value = value()
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,78 @@
+"""What the adapter needs of a driver: one protocol, so that every statement is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+Rows: TypeAlias = Sequence[Sequence[Any]]
+
+
+class Session(Protocol):
+    """One connection, in the driver's autocommit: a statement is a transaction of its own unless `begin` was run."""
+
+    @property
+    def raw(self) -> Any:
+        """The driver's own connection."""
+
+    @property
+    def pid(self) -> int:
+        """The process that the server named at login; behind a pooler another one answers."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed or lost."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
+    async def fetch(self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool | None = None) -> Rows:
+        """Run one statement with `$1` placeholders and answer its rows. Raises the driver's errors.
+
+        `prepare` False: planned with its values, every time.
+        """
+
+    async def execute(self, command: str) -> None:
+        """Run a command without parameters."""
+
+    async def commit(self) -> None:
+        """Commit the open transaction."""
+
+    async def rollback(self) -> None:
+        """Roll the open transaction back."""
+
+    def sever(self) -> None:
+        """Shut the socket down: whoever waits on it gets an error at once, even from a dead peer."""
+
+    async def close(self) -> None:
+        """Close a connection of the engine's own."""
+
+    async def give_back(self) -> None:
+        """Give a borrowed connection back to the pool, as it was lent; an open transaction is rolled back before."""
+
+
+class Driver(Protocol):
+    """A consumer's pool, and how to make connections beside it."""
+
+    errors: tuple[type[Exception], ...]
+    """What the driver raises."""
+
+    @property
+    def prepares(self) -> bool:
+        """Whether statements may be prepared: not behind a pooler in transaction mode, which has no sessions at all."""
+
+    async def open(self) -> None:
+        """Open a pool that nobody has opened yet, without waiting for connections that it does not need."""
+
+    async def close(self, timeout: float) -> None:
+        """Close the pool; connections that are not given back within so many seconds are cut off."""
+
+    async def connect(self) -> Session:
+        """A connection of the engine's own, with the pool's parameters. Raises the driver's errors."""
+
+    async def borrow(self) -> Session:
+        """A connection of the pool. Raises the driver's errors."""
+
+    async def mend(self) -> None:
+        """Replace what the pool has of dead connections: where one has died, all have, most likely."""
