@@ -43,8 +43,11 @@ from tests.service.server import served
 
 from brooq import Claim, Config, Event, Job, JobCanceled, JobDead, JobDone, JobRecord, Queue, State
 from brooq.postgres import open_pool
+from brooq.service.child import Child
 from brooq.service.environment import NAMES
 from brooq.service.settings import Settings, load
+from brooq.service.supervisor import Processes
+from brooq.service.tally import Tally
 from brooq.testing import MemoryStore
 from brooq.vocabulary.message import catalogue
 
@@ -400,6 +403,16 @@ async def test_the_metrics_are_those_of_the_worker() -> None:
             exposed[name] = (labels, family.type)
     documented = {row[0].strip("`"): (set(filter(None, row[1].split(", "))), row[2]) for row in table(GUIDE, "metric")}
     assert documented == exposed
+
+
+async def test_the_metrics_of_a_process_are_those_of_the_supervisor() -> None:
+    child = Child(1, lambda number, descriptor: [], Tally(), (1.0, 1.0))
+    exposed = {
+        f"{family.name}_total" if family.type == "counter" else family.name: ({"process"}, family.type)
+        for family in Processes([child]).collect()
+    }
+    rows = table(GUIDE, "metric of a process")
+    assert {row[0].strip("`"): (set(row[1].split(", ")), row[2]) for row in rows} == exposed
 
 
 def test_the_texts_that_are_quoted_are_those_of_the_program() -> None:

@@ -12,12 +12,27 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
+from uuid import UUID
 
+import psycopg
 from click.testing import CliRunner
 
 from brooq.service.cli import run
 from brooq.service.environment import NAMES
+
+HEAD = """
+    import asyncio, os, sys, time
+    from brooq import Claim, Config, KindOptions, Queue
+    from brooq.postgres import PostgresStore
+    from brooq.postgres.pool import make_pool
+    pool = make_pool(os.environ["DATABASE_URL"], min_size=0)
+    queue = Queue(
+        PostgresStore(pool),
+        Config(lease=3, poll_interval=0.1, reaper_period=0.5, shutdown_grace=1, workers=1, backoff_base=0.1),
+    )
+"""
 
 SHORT = {
     "QUEUE_LEASE": "3s",
@@ -138,3 +153,42 @@ def worker(*arguments: str, dsn: str | None, cwd: Path, **values: str) -> Iterat
         started.exit_code()
         if started.process.stdout is not None:
             started.process.stdout.close()
+
+
+def write(folder: Path, source: str, name: str = "jobs") -> None:
+    """A module of an application, with a queue that is fast."""
+    (folder / f"{name}.py").write_text(dedent(HEAD) + dedent(source))
+
+
+class Table:
+    """The table of jobs, from outside."""
+
+    def __init__(self, dsn: str) -> None:
+        """Look at this database."""
+        self._connection = psycopg.connect(dsn, autocommit=True)
+
+    def insert(self, topic: str, payload: str = "{}") -> UUID:
+        """Enqueue as any program may."""
+        row: Any = self._connection.execute(
+            "insert into job (topic, payload) values (%s, %s) returning id", (topic, payload)
+        ).fetchone()
+        return UUID(str(row[0]))
+
+    def row(self, id: UUID) -> tuple[str, int, str | None]:
+        """State, attempts and last error."""
+        row: Any = self._connection.execute(
+            "select state, attempts, last_error from job where id = %s", (id,)
+        ).fetchone()
+        return row[0], row[1], row[2]
+
+    def wait(self, id: UUID, state: str, seconds: float = 20.0) -> tuple[str, int, str | None]:
+        """The row once it is in this state."""
+        deadline = time.monotonic() + seconds
+        while (row := self.row(id))[0] != state:
+            assert time.monotonic() < deadline, row
+            time.sleep(0.02)
+        return row
+
+    def close(self) -> None:
+        """Look no more."""
+        self._connection.close()

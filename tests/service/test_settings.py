@@ -49,6 +49,7 @@ def test_defaults_are_the_documented_ones(monkeypatch: pytest.MonkeyPatch) -> No
         "info",
         None,
     )
+    assert (settings.processes, settings.loop) == (1, "auto")
     config = settings.config
     seconds = {
         "poll_interval": 1, "lease": 120, "attempt_timeout": 60, "max_execution_timeout": 300, "backoff_base": 1,
@@ -66,6 +67,7 @@ def test_every_setting_reaches_its_place(monkeypatch: pytest.MonkeyPatch) -> Non
     }  # fmt: skip
     whole = {"WORKERS": "7", "MAX_ATTEMPTS": "9", "RETENTION_BATCH": "50"}
     others = {
+        "QUEUE_PROCESSES": "3", "QUEUE_LOOP": "Asyncio",
         "QUEUE_SCHEMA": "My Queue", "QUEUE_PREPARED": "off", "LOG_FORMAT": "JSON", "LOG_LEVEL": "Warning",
         "HTTP_ADDR": "[::1]:0", "HTTP_TOKEN": "token", "DATABASE_URL": DSN,
     }  # fmt: skip
@@ -85,6 +87,7 @@ def test_every_setting_reaches_its_place(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (settings.schema, settings.prepared, settings.log_format, settings.log_level) == (
         "My Queue", False, "json", "warning",
     )  # fmt: skip
+    assert (settings.processes, settings.loop) == (3, "asyncio")
     assert str(settings.http_addr) == "[::1]:0"
     assert settings.http_token == Secret("token")
     assert settings.dsn == DSN
@@ -127,6 +130,10 @@ def test_a_token_of_one_attempt_may_exceed_the_lease(monkeypatch: pytest.MonkeyP
         ("QUEUE_RETENTION_BATCH", "0", "a whole number from 1"),
         ("QUEUE_ATTEMPT_TIMEOUT", "6m", "QUEUE_MAX_EXECUTION_TIMEOUT (300 s)"),
         ("QUEUE_PREPARED", "maybe", "not one of: on, off"),
+        ("QUEUE_PROCESSES", "0", "not between 1 and 256"),
+        ("QUEUE_PROCESSES", "257", "not between 1 and 256"),
+        ("QUEUE_PROCESSES", "two", "no whole number"),
+        ("QUEUE_LOOP", "uvlop", "did you mean uvloop?"),
         ("QUEUE_SCHEMA", "x" * 64, "schema name"),
         ("LOG_LEVEL", "warnin", "did you mean warning?"),
         ("LOG_FORMAT", "xml", "not one of: json, console"),

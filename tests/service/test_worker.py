@@ -6,78 +6,21 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
-from typing import Any
-from uuid import UUID
 
 import httpx
-import psycopg
 import pytest
 from tests.database import Server
-from tests.service.brooq_process import brooq, worker
+from tests.service.brooq_process import Table, brooq, worker, write
 
 from brooq.postgres.local import LocalPostgres
 from brooq.service.sentinel import MARGIN
-
-HEAD = """
-    import asyncio, os, sys, time
-    from brooq import Claim, Config, KindOptions, Queue
-    from brooq.postgres import PostgresStore
-    from brooq.postgres.pool import make_pool
-    pool = make_pool(os.environ["DATABASE_URL"], min_size=0)
-    queue = Queue(
-        PostgresStore(pool),
-        Config(lease=3, poll_interval=0.1, reaper_period=0.5, shutdown_grace=1, workers=1, backoff_base=0.1),
-    )
-"""
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
     """A folder for modules of an application."""
     return tmp_path
-
-
-def write(folder: Path, source: str, name: str = "jobs") -> None:
-    (folder / f"{name}.py").write_text(dedent(HEAD) + dedent(source))
-
-
-class Table:
-    """The table of jobs, from outside."""
-
-    def __init__(self, dsn: str) -> None:
-        self._connection = psycopg.connect(dsn, autocommit=True)
-
-    def insert(self, topic: str, payload: str = "{}") -> UUID:
-        row: Any = self._connection.execute(
-            "insert into job (topic, payload) values (%s, %s) returning id", (topic, payload)
-        ).fetchone()
-        return UUID(str(row[0]))
-
-    def row(self, id: UUID) -> tuple[str, int, str | None]:
-        row: Any = self._connection.execute(
-            "select state, attempts, last_error from job where id = %s", (id,)
-        ).fetchone()
-        return row[0], row[1], row[2]
-
-    def wait(self, id: UUID, state: str, seconds: float = 20.0) -> tuple[str, int, str | None]:
-        deadline = time.monotonic() + seconds
-        while (row := self.row(id))[0] != state:
-            assert time.monotonic() < deadline, row
-            time.sleep(0.02)
-        return row
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-@pytest.fixture
-def table(dsn: str) -> Iterator[Table]:
-    made = Table(dsn)
-    yield made
-    made.close()
 
 
 def test_the_demo_kind_logs_its_payload_and_sigterm_ends_it_well(dsn: str, table: Table, tmp_path: Path) -> None:
@@ -192,8 +135,11 @@ STUCK = {
 
 
 @pytest.mark.fault(39)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("body", STUCK.values(), ids=STUCK.keys())
-def test_a_handler_that_blocks_the_loop_does_not_keep_the_process(dsn: str, table: Table, app: Path, body: str) -> None:
+def test_a_handler_that_blocks_the_loop_does_not_keep_the_process(
+    dsn: str, table: Table, app: Path, body: str, loop: str
+) -> None:
     write(app, f"""
 @queue.kind("stuck")
 async def stuck(claim: Claim) -> None:
@@ -201,7 +147,7 @@ async def stuck(claim: Claim) -> None:
     if True: {body}
     """)  # fmt: skip
     id = table.insert("stuck")
-    with worker("--app", "jobs:queue", dsn=dsn, cwd=app) as process:
+    with worker("--app", "jobs:queue", "--loop", loop, dsn=dsn, cwd=app) as process:
         process.wait_for("begun")
         sent = process.send()
         assert process.exit_code() == 1
@@ -209,6 +155,29 @@ async def stuck(claim: Claim) -> None:
         record = process.wait_for("the event loop is blocked")
         assert record["level"] == "error"
         assert f"stuck {id}" in record["message"]
+
+
+@pytest.mark.fault(39)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_third_signal_ends_it_at_once_whatever_it_does(dsn: str, table: Table, app: Path, loop: str) -> None:
+    write(app, """
+        queue = Queue(PostgresStore(pool), Config(lease=60, poll_interval=0.1, shutdown_grace=300))
+        @queue.kind("stuck")
+        async def stuck(claim: Claim) -> None:
+            print("begun", flush=True)
+            time.sleep(600)
+    """)  # fmt: skip
+    id = table.insert("stuck")
+    with worker("--app", "jobs:queue", "--loop", loop, dsn=dsn, cwd=app) as process:
+        process.wait_for("begun")
+        deadline = time.monotonic() + 30
+        # Nobody answers, and two that come at once may be one: so until it hears the third.
+        while process.process.poll() is None:
+            process.send()
+            time.sleep(0.05)
+            assert time.monotonic() < deadline
+        assert process.exit_code() == 1
+        assert f"stuck {id}" in process.wait_for("third signal")["message"]
 
 
 @pytest.mark.fault(39)
@@ -254,8 +223,9 @@ def test_a_thread_that_is_stuck_does_not_keep_the_process(dsn: str, table: Table
 
 
 @pytest.mark.fault(9)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("error", ["SystemExit(3)", "KeyboardInterrupt()", "GeneratorExit()"])
-def test_an_exit_raised_in_a_stray_task_ends_nothing(dsn: str, table: Table, app: Path, error: str) -> None:
+def test_an_exit_raised_in_a_stray_task_ends_nothing(dsn: str, table: Table, app: Path, error: str, loop: str) -> None:
     write(app, f"""
         async def stray() -> None:
             raise {error}
@@ -274,7 +244,7 @@ def test_an_exit_raised_in_a_stray_task_ends_nothing(dsn: str, table: Table, app
     """)  # fmt: skip
     ids = [table.insert("astray") for _ in range(3)]
     direct = table.insert("direct")
-    with worker("--app", "jobs:queue", dsn=dsn, cwd=app) as process:
+    with worker("--app", "jobs:queue", "--loop", loop, dsn=dsn, cwd=app) as process:
         for id in ids:
             table.wait(id, "done")
         last = table.insert("well")

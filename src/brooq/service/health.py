@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from brooq.engine.queue import Queue
 from brooq.vocabulary.error import SchemaError
@@ -12,7 +13,7 @@ from brooq.vocabulary.error import SchemaError
 PATIENCE = 2.0
 """For how many seconds the database is waited for: who asks wants an answer, even when there is none to be had."""
 
-OK, NO_ANSWER, WRONG, UNKNOWN, STARTING = "ok", "no answer", "wrong", "unknown", "starting"
+OK, NO_ANSWER, WRONG, UNKNOWN, STARTING, GONE = "ok", "no answer", "wrong", "unknown", "starting", "not running"
 
 
 class Probe(Protocol):
@@ -23,6 +24,24 @@ class Probe(Protocol):
 
     async def close(self) -> None:
         """Let go of the connection."""
+
+
+class Verdict(Protocol):
+    """How things are."""
+
+    @property
+    def well(self) -> bool:
+        """All of it."""
+
+    def as_json(self) -> dict[str, object]:
+        """For whoever reads it."""
+
+
+class Examiner(Protocol):
+    """Whoever can tell how things are."""
+
+    async def report(self) -> Verdict:
+        """Look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +60,15 @@ class Report:
         parts = (self.database, self.schema, self.slots, *self.loops.values())
         return self.running and all(part == OK for part in parts)
 
-    def as_json(self) -> dict[str, object]:
-        """For whoever reads it, with what is not well said once more in one list."""
+    @property
+    def wrong(self) -> list[str]:
+        """Whatever is not well."""
         parts = {"database": self.database, "schema": self.schema, "slots": self.slots, **self.loops}
         wrong = [f"{name}: {part}" for name, part in parts.items() if part != OK]
-        if not self.running:
-            wrong.append("queue: not running")
+        return wrong if self.running else [*wrong, "queue: not running"]
+
+    def as_json(self) -> dict[str, object]:
+        """For whoever reads it, with what is not well said once more in one list."""
         return {
             "well": self.well,
             "database": self.database,
@@ -54,8 +76,55 @@ class Report:
             "loops": self.loops,
             "slots": self.slots,
             "running": self.running,
-            "wrong": wrong,
+            "wrong": self.wrong,
         }
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Report:
+        """What another process said."""
+        return cls(said["database"], said["schema"], said["loops"], said["slots"], running=said["running"])
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several processes, by number: the report of each, or a word for why there is none."""
+
+    processes: Mapping[int, Report | str]
+
+    @property
+    def well(self) -> bool:
+        """Every one of them."""
+        return all(isinstance(each, Report) and each.well for each in self.processes.values())
+
+    def as_json(self) -> dict[str, object]:
+        """In the words of one process, each part as it is where it is worst; then every process by itself."""
+        reports = [each for each in self.processes.values() if isinstance(each, Report)]
+        loops: dict[str, str] = {}
+        for each in reports:
+            loops.update((name, part) for name, part in each.loops.items() if loops.get(name, OK) == OK)
+        wrong: list[str] = []
+        for number, said in self.processes.items():
+            parts = [said] if isinstance(said, str) else said.wrong
+            wrong.extend(f"process {number}: {part}" for part in parts)
+        return {
+            "well": self.well,
+            "database": _worst(each.database for each in reports),
+            "schema": _worst(each.schema for each in reports),
+            "loops": loops,
+            "slots": _worst(each.slots for each in reports),
+            "running": len(reports) == len(self.processes) and all(each.running for each in reports),
+            "wrong": wrong,
+            "processes": {
+                str(number): said if isinstance(said, str) else said.as_json()
+                for number, said in self.processes.items()
+            },
+        }
+
+
+def _worst(parts: Iterable[str]) -> str:
+    """The first that is not well; unknown when nobody says anything."""
+    said = list(parts) or [UNKNOWN]
+    return next((part for part in said if part != OK), OK)
 
 
 class Health:

@@ -1,4 +1,5 @@
-"""The HTTP surface: `/healthz` and `/metrics`, on loopback, within the worker's own event loop (requirements O2, O3)."""
+"""The HTTP surface: `/healthz` and `/metrics`, on loopback, within the event loop of the worker or of the supervisor of
+several (requirements O2, O3)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from brooq.service.health import Health
+from brooq.service.health import Examiner
 from brooq.service.loopback import is_loopback
 from brooq.service.secret import Secret
 from brooq.vocabulary.message import text
@@ -42,7 +43,7 @@ _HEADERS = [
 OTHER = "other"
 
 
-def make_application(health: Health, registry: CollectorRegistry, token: Secret | None) -> ASGIApp:
+def make_application(health: Examiner, registry: CollectorRegistry, token: Secret | None) -> ASGIApp:
     """The ASGI application. Without a token `/metrics` is open, as `/healthz` always is; there is nothing else."""
 
     async def healthz(request: Request) -> Response:

@@ -49,14 +49,22 @@ class Masker:
         return string if self._values else mask(string)
 
 
-def configure(masker: Masker, *, form: str | None = None, level: str = "info", stream: TextIO | None = None) -> None:
+def configure(
+    masker: Masker,
+    *,
+    form: str | None = None,
+    level: str = "info",
+    stream: TextIO | None = None,
+    process: int | None = None,
+) -> None:
     """Send every record of the process to `stream` (stderr). `form` is `json`, `console`, or None: by the stream.
+    `process` is the number of this one among several that write there; every record says it.
 
     structlog's own loggers go the same way, unless the application configures them otherwise.
     """
     stream = stream or sys.stderr
     handler = _Handler(stream)
-    handler.setFormatter(formatter(masker, form=form, terminal=stream.isatty()))
+    handler.setFormatter(formatter(masker, form=form, terminal=stream.isatty(), process=process))
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
@@ -77,14 +85,16 @@ def configure(masker: Masker, *, form: str | None = None, level: str = "info", s
     _hook()
 
 
-def formatter(masker: Masker, *, form: str | None = None, terminal: bool = False) -> logging.Formatter:
+def formatter(
+    masker: Masker, *, form: str | None = None, terminal: bool = False, process: int | None = None
+) -> logging.Formatter:
     """The formatter alone, for whoever has a handler already."""
     console = form == "console" or (form is None and terminal)
     return _Formatter(
         foreign_pre_chain=[_fields],
         processors=[
             structlog.processors.format_exc_info,
-            _Order(masker),
+            _Order(masker, process),
             _Console(terminal=terminal) if console else _json,
         ],
     )
@@ -122,8 +132,9 @@ def _fields(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
 class _Order:
     """Time, level, logger, message; then the fields; everything masked, and plain enough for JSON."""
 
-    def __init__(self, masker: Masker) -> None:
+    def __init__(self, masker: Masker, process: int | None) -> None:
         self._mask = masker
+        self._process = process
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
         record: logging.LogRecord = event.pop("_record", None) or logging.makeLogRecord({"levelname": method.upper()})
@@ -136,6 +147,8 @@ class _Order:
             "logger": record.name,
             "message": self._plain(event.pop("event", "")),
         }
+        if self._process is not None:
+            ordered["process"] = self._process
         ordered.update((str(self._plain(str(key))), self._plain(value)) for key, value in event.items())
         if exception is not None:
             ordered["exception"] = self._mask(str(exception))

@@ -125,8 +125,9 @@ def _histogram(name: str, documentation: str, histograms: Mapping[str, Histogram
     return family
 
 
-def make_registry(collector: EngineCollector) -> CollectorRegistry:
+def make_registry(*collectors: Collector) -> CollectorRegistry:
     """A registry of its own: several engines in one process do not meet."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
+    for collector in collectors:
+        registry.register(collector)
     return registry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from brooq.engine.loop import Pulse
@@ -14,6 +15,7 @@ from brooq.service.app import App, AppError, driver_of, probe_of
 from brooq.service.health import Health
 from brooq.service.http import Surface, make_application
 from brooq.service.metrics import EngineCollector, make_registry
+from brooq.service.reporter import Reporter
 from brooq.service.sentinel import MARGIN, Sentinel
 from brooq.service.settings import Settings
 from brooq.vocabulary.duration import to_timedelta
@@ -30,8 +32,18 @@ CLOSING = 5.0
 class WorkerProcess:
     """One run of the worker, in the main thread of the process."""
 
-    def __init__(self, settings: Settings, app: App, listener: socket.socket | None) -> None:
-        """`listener` is a socket that listens on loopback; None: no HTTP surface."""
+    def __init__(
+        self,
+        settings: Settings,
+        app: App,
+        *,
+        listener: socket.socket | None = None,
+        channel: socket.socket | None = None,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    ) -> None:
+        """`listener` is a socket that listens on loopback; None: no HTTP surface. `channel` leads to the supervisor of
+        several processes; None: there is this one alone."""
+        self._new_loop = new_loop
         self._settings = settings
         self._app = app
         self._queue: Queue | None = None
@@ -43,15 +55,20 @@ class WorkerProcess:
             self._surface = Surface(application, listener)
         config = settings.config
         self._sentinel = Sentinel(_seconds(config.shutdown_grace), config.lease_seconds + MARGIN, self._running_jobs)
+        self._reporter: Reporter | None = None
+        if channel is not None:
+            self._reporter = Reporter(channel, self._collector, self._health.report, self._sentinel.tell)
         self._stop = asyncio.Event()
         self._hasten = asyncio.Event()
         self._started = asyncio.Event()
 
     def run(self) -> int:
         """Work until a signal; answers the exit code. Nothing here waits for a task or a thread that is stuck."""
-        loop = asyncio.new_event_loop()
+        loop = self._new_loop()
         asyncio.set_event_loop(loop)
         self._sentinel.install(loop, self._heard)
+        if self._reporter is not None:
+            self._reporter.start(loop)
         main = loop.create_task(self._main(), name="brooq worker")
         code = self._outlive(loop, main)
         self._sentinel.hurry(CLOSING)
@@ -60,12 +77,15 @@ class WorkerProcess:
             task.cancel()
         if leftovers:
             self._outlive(loop, loop.create_task(_settle(leftovers)))
+        if self._reporter is not None:
+            self._reporter.close()
         return code
 
     def _outlive(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[int]) -> int:
         """Run the loop until the task is done. SystemExit and KeyboardInterrupt in any other task leave `run_until_complete`
         as they are: they are that task's failure, and nobody else's."""
         while True:
+            loop.call_soon(self._sentinel.listen)
             try:
                 return loop.run_until_complete(task)
             except (SystemExit, KeyboardInterrupt) as error:
@@ -120,6 +140,8 @@ class WorkerProcess:
                 await asyncio.sleep(pulse.stumble(error))
             except (SchemaError, ConfigError, AppError) as error:
                 log.error("%s", error)  # noqa: TRY400  the text says all there is to say
+                if self._reporter is not None:
+                    self._reporter.gave_up()
                 return FAILED
             except Exception:
                 log.exception(text("process.app_failed"))
@@ -131,6 +153,8 @@ class WorkerProcess:
             await queue.start()
             pulse.beat()
             self._started.set()
+            if self._reporter is not None:
+                self._reporter.started(self._sentinel.grace, MARGIN + self._sentinel.patience)
             await self._stop.wait()
             return await self._drain(queue)
 

@@ -26,7 +26,8 @@ MARGIN = 5.0
 SILENCE = 1.5
 """A loop that does not answer for so long is blocked."""
 _BEAT = 0.2
-_FROM_PYTHON = 0x80
+_FROM_PYTHON, _TOLD = 0x80, 0xC0
+"""Marks of the bytes that wake the thread: with the first comes a signal's number, with the second how many there were."""
 
 
 class Sentinel:
@@ -40,7 +41,8 @@ class Sentinel:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._heard_signal: Callable[[int], None] = lambda _: None
         self._reader, self._writer = socket.socketpair()
-        self._raw = self._noted = self._signals = 0
+        self._raw = self._noted = self._told = self._signals = 0
+        self._other: int | None = None
         self._first: float | None = None
         self._second: float | None = None
         self._deadline: float | None = None
@@ -52,9 +54,24 @@ class Sentinel:
         self._writer.setblocking(False)
         for each in SIGNALS:
             signal.signal(each, self._note)
-        # Written by the C part of the interpreter: heard even while the main thread is deep in somebody's C code.
-        signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        self.listen()
         threading.Thread(target=self._watch, name="brooq-sentinel", daemon=True).start()
+
+    def listen(self) -> None:
+        """Take the wake-up descriptor, in the main thread. uvloop takes it whenever it begins to run: so once more then."""
+        # Written by the C part of the interpreter: heard even while the main thread is deep in somebody's C code.
+        other = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        if other in {-1, self._writer.fileno()}:
+            return
+        # Whoever had it goes on hearing. By a descriptor of our own: theirs may be closed, and its number another file's.
+        self._other = os.dup(other) if self._other is None else os.dup2(other, self._other, inheritable=False)
+
+    def tell(self, count: int) -> None:
+        """Another process has heard so many signals that mean this one too. Each counts once, whichever way it came."""
+        try:
+            self._writer.send(bytes([_TOLD | min(count, 0xFF - _TOLD)]))
+        except OSError:
+            pass
 
     def hurry(self, seconds: float) -> None:
         """Whatever happens, the process ends within so many seconds."""
@@ -78,19 +95,31 @@ class Sentinel:
 
     def _count(self, received: bytes) -> None:
         for each in received:
-            if each & _FROM_PYTHON:
+            if each >= _TOLD:
+                self._told = max(self._told, each - _TOLD)
+            elif each >= _FROM_PYTHON:
                 self._noted += 1
-            elif each in SIGNALS:
-                self._raw += 1
+            else:
+                self._raw += each in SIGNALS
+                self._pass_on(each)
         # Each signal comes once by every way that is open.
-        while self._signals < max(self._raw, self._noted):
+        while self._signals < max(self._raw, self._noted, self._told):
             self._signals += 1
             now = time.monotonic()
             if self._signals == 1:
                 self._first = self._answered = now
             elif self._signals == 2:
                 self._second = now
+            else:
+                self._end("process.third")
             self._call(self._heard_signal, self._signals)
+
+    def _pass_on(self, received: int) -> None:
+        if self._other is not None:
+            try:
+                os.write(self._other, bytes([received]))
+            except OSError:
+                pass  # nobody reads there any more
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
         assert self._loop is not None
@@ -111,18 +140,18 @@ class Sentinel:
         blocked = now > limit + MARGIN and now - self._answered > SILENCE
         late = now > limit + MARGIN + self.patience or (self._deadline is not None and now > self._deadline)
         if blocked or late:
-            self._end()
+            self._end("process.forced")
 
-    def _end(self) -> None:
+    def _end(self, reason: str) -> None:
         # In a thread: whoever blocks the loop may hold the lock of the log as well.
-        teller = threading.Thread(target=self._tell, daemon=True)
+        teller = threading.Thread(target=self._tell, args=(reason,), daemon=True)
         teller.start()
         teller.join(1.0)
         os._exit(1)
 
-    def _tell(self) -> None:
+    def _tell(self, reason: str) -> None:
         jobs = ", ".join(list(self._abandoned())[:20]) or "-"
-        log.error(text("process.forced", jobs=jobs))
+        log.error(text(reason, jobs=jobs))
         logging.shutdown()
 
 

@@ -20,6 +20,7 @@ import durationpy
 from brooq.engine.config import Config
 from brooq.postgres.dsn import mask
 from brooq.service.environment import NAMES, read
+from brooq.service.eventloop import AUTO, LOOPS
 from brooq.service.loopback import MAX_PORT, Address, parse
 from brooq.service.secret import Secret
 from brooq.vocabulary.error import ConfigError
@@ -33,6 +34,7 @@ PREFIX = "QUEUE_"
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("json", "console")
 OFF = "off"
+MOST_PROCESSES = 256
 _ON = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 # durationpy alone would pass over what stands between two parts, and read "5mm" as five months.
@@ -53,6 +55,10 @@ class Settings:
     http_addr: Address | None = Address("127.0.0.1", 8090)  # noqa: RUF009  frozen
     """None: no HTTP surface (`HTTP_ADDR=off`)."""
     http_token: Secret | None = None
+    processes: int = 1
+    """How many worker processes `brooq worker` runs."""
+    loop: str = AUTO
+    """The event loop of the handlers: auto (uvloop where it is installed), asyncio or uvloop."""
     log_format: str | None = None
     """None: console on a terminal, else JSON."""
     log_level: str = "info"
@@ -174,6 +180,13 @@ def _whole(value: str) -> int:
     return int(value)
 
 
+def _processes(value: str) -> int:
+    count = _whole(value)
+    if not 1 <= count <= MOST_PROCESSES:
+        raise ValueError(text("setting.between", value=_shown(value), least=1, most=MOST_PROCESSES))
+    return count
+
+
 def _switch(value: str) -> bool:
     if value.lower() not in _ON:
         raise ValueError(text("setting.choice", value=_shown(value), choices="on, off"))
@@ -226,6 +239,8 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "HTTP_TOKEN": Secret,
     "QUEUE_SCHEMA": _schema,
     "QUEUE_PREPARED": _switch,
+    "QUEUE_PROCESSES": _processes,
+    "QUEUE_LOOP": _one_of(*LOOPS),
     "LOG_FORMAT": _one_of(*FORMATS),
     "LOG_LEVEL": _one_of(*LEVELS),
 }

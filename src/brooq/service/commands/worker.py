@@ -1,39 +1,54 @@
-"""`brooq worker`: the worker process."""
+"""`brooq worker`: the worker process, or several under a supervisor."""
 
 from __future__ import annotations
 
 import logging
+import socket
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
+from brooq.service.eventloop import LOOPS
 from brooq.vocabulary.message import text
+
+if TYPE_CHECKING:
+    from brooq.service.settings import Settings
 
 log = logging.getLogger("brooq")
 
 
 @click.command("worker", help=text("command.worker_long"))
 @click.option("--app", metavar="PACKAGE.MODULE:QUEUE", help=text("command.app_help"))
-def worker(app: str | None) -> int:
+@click.option("--processes", metavar="N", type=click.IntRange(1, 256), help=text("command.processes_help"))
+@click.option("--loop", type=click.Choice(LOOPS), help=text("command.loop_help"))
+# How the supervisor starts a process: its number, and the descriptor of its channel.
+@click.option("--supervised", type=int, nargs=2, hidden=True)
+def worker(app: str | None, processes: int | None, loop: str | None, supervised: tuple[int, int] | None) -> int:
     """Everything that can be wrong with the usage is found before anything starts."""
-    from brooq.service.app import AppError, demo_app, load_app  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415
+
     from brooq.service.hardening import harden  # noqa: PLC0415
     from brooq.service.logging import Masker, configure  # noqa: PLC0415
-    from brooq.service.loopback import AddressError, listen  # noqa: PLC0415
-    from brooq.service.process import WorkerProcess  # noqa: PLC0415
-    from brooq.service.sentinel import end_soon  # noqa: PLC0415
     from brooq.service.settings import load  # noqa: PLC0415
 
     settings = load(database=app is None)
-    configure(Masker([settings.database_url, settings.http_token]), form=settings.log_format, level=settings.log_level)
+    settings = replace(settings, processes=processes or settings.processes, loop=loop or settings.loop)
+    configure(
+        Masker([settings.database_url, settings.http_token]), form=settings.log_format, level=settings.log_level,
+        process=supervised[0] if supervised else None,
+    )  # fmt: skip
     harden()
-    try:
-        opened = demo_app(settings) if app is None else load_app(app)
-    except AppError as error:
-        raise click.UsageError(str(error)) from None
-    except Exception as error:
-        log.exception(text("process.app_import", path=app, reason=type(error).__name__))
-        return 1
+    if supervised:
+        return _work(settings, app, channel=socket.socket(fileno=supervised[1]))
+    if settings.processes == 1:
+        return _work(settings, app)
+    return _supervise(settings, app, loop)
+
+
+def _listen(settings: Settings) -> socket.socket | None:
+    from brooq.service.loopback import AddressError, listen  # noqa: PLC0415
+
     try:
         listener = None if settings.http_addr is None else listen(settings.http_addr)
     except AddressError as error:
@@ -42,7 +57,41 @@ def worker(app: str | None) -> int:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         log.info(text("surface.listening", address=shown))
-    code = WorkerProcess(settings, opened, listener).run()
+    return listener
+
+
+def _work(settings: Settings, app: str | None, *, channel: socket.socket | None = None) -> int:
+    from brooq.service.app import AppError, demo_app, load_app  # noqa: PLC0415
+    from brooq.service.eventloop import choose  # noqa: PLC0415
+    from brooq.service.process import WorkerProcess  # noqa: PLC0415
+
+    new_loop = choose(settings.loop)
+    try:
+        opened = demo_app(settings) if app is None else load_app(app)
+    except AppError as error:
+        raise click.UsageError(str(error)) from None
+    except Exception as error:
+        log.exception(text("process.app_import", path=app, reason=type(error).__name__))
+        return 1
+    listener = _listen(settings) if channel is None else None
+    return _leave(WorkerProcess(settings, opened, listener=listener, channel=channel, new_loop=new_loop).run())
+
+
+def _supervise(settings: Settings, app: str | None, loop: str | None) -> int:
+    """The application is for the processes to load, not for their supervisor."""
+    from brooq.service.supervisor import Supervisor, same_command  # noqa: PLC0415
+
+    given = [*(["--app", app] if app else []), *(["--loop", loop] if loop else [])]
+
+    def command(number: int, descriptor: int) -> list[str]:
+        return [*same_command(), "worker", *given, "--supervised", str(number), str(descriptor)]
+
+    return _leave(Supervisor(settings, command, _listen(settings)).run())
+
+
+def _leave(code: int) -> int:
+    from brooq.service.sentinel import end_soon  # noqa: PLC0415
+
     sys.stdout.flush()
     logging.shutdown()
     end_soon(code)
