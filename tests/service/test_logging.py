@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -158,3 +160,72 @@ def test_a_logger_of_the_library_writes_fields_to_the_stream() -> None:
     logger.info("a", extra={"job": "7"})
     logger.info("b")
     assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["a", "b"]
+
+
+WRITER = """
+import sys
+from brooq.service.logging import Masker, configure, log
+number = int(sys.argv[1])
+configure(Masker(), form="json", process=number, shared=True)
+print("ready", flush=True)
+sys.stdin.read()
+for each in range(80):
+    log.info("%s", str(number) * 200_000)
+"""
+
+HOLDER = """
+import fcntl, os, signal, sys
+fcntl.lockf(sys.stderr, fcntl.LOCK_EX)
+print("held", flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_long_lines_of_several_processes_stay_whole_when_the_pipe_is_full() -> None:
+    reading, writing = os.pipe()
+    pipe = subprocess.PIPE
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", WRITER, str(number)], stdin=pipe, stdout=pipe, stderr=writing)
+            )
+            for number in (1, 2, 3)
+        ]
+        os.close(writing)
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.close()
+        with os.fdopen(reading, "rb", buffering=0) as file:
+            # A pipe holds less than a line of this length: none is taken at once.
+            received = b"".join(iter(lambda: file.read(65536), b""))
+    lines = [json.loads(line) for line in received.splitlines()]
+    assert len(lines) == 240
+    assert all(line["message"] == str(line["process"]) * 200_000 for line in lines)
+
+
+def test_who_was_stopped_while_it_wrote_does_not_silence_the_others() -> None:
+    reading, writing = os.pipe()
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stderr=writing, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        short = WRITER.replace("range(80)", "range(1)").replace("200_000", "3")
+        subprocess.run(
+            [sys.executable, "-c", short, "2"],
+            input=b"",
+            stdout=subprocess.DEVNULL,
+            stderr=writing,
+            timeout=60,
+            check=True,
+        )
+        os.close(writing)
+        with os.fdopen(reading, "rb") as file:
+            assert json.loads(file.readline())["message"] == "222"
+    finally:
+        holder.kill()
+        holder.wait()
+        assert holder.stdout is not None
+        holder.stdout.close()

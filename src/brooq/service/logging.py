@@ -5,10 +5,13 @@ The library logs through the standard library alone; what its records carry in `
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import logging
 import sys
 import threading
+import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -27,6 +30,8 @@ log = logging.getLogger("brooq")
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _RESERVED = frozenset({"time", "level", "logger", "message", "exception", "event", "exc_info", "stack_info"})
 _MAX_DEPTH = 6
+_TURN = 0.5
+"""How many seconds a record waits for its turn on a stream that several processes share."""
 _COLORS = {"debug": 2, "info": 32, "warning": 33, "error": 31, "critical": 31}
 _QUIET = {"uvicorn": logging.WARNING, "psycopg.pool": logging.ERROR}
 """The engine tells of an outage once and then every half minute; the pool would tell of each of its tries."""
@@ -56,14 +61,15 @@ def configure(
     level: str = "info",
     stream: TextIO | None = None,
     process: int | None = None,
+    shared: bool = False,
 ) -> None:
     """Send every record of the process to `stream` (stderr). `form` is `json`, `console`, or None: by the stream.
-    `process` is the number of this one among several that write there; every record says it.
+    `shared`: other processes of ours write there too; `process` is the number of this one, which every record says.
 
     structlog's own loggers go the same way, unless the application configures them otherwise.
     """
     stream = stream or sys.stderr
-    handler = _Handler(stream)
+    handler = _SharedHandler(stream) if shared else _Handler(stream)
     handler.setFormatter(formatter(masker, form=form, terminal=stream.isatty(), process=process))
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -119,6 +125,32 @@ class _Handler(logging.StreamHandler[TextIO]):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
         pass
+
+
+class _SharedHandler(_Handler):
+    """Of several processes one writes at a time: a pipe that is full takes a long line in parts, and lets others between."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        locked = self._lock_stream()
+        try:
+            super().emit(record)
+        finally:
+            if locked:
+                fcntl.lockf(self.stream, fcntl.LOCK_UN)
+
+    def _lock_stream(self) -> bool:
+        """Not for ever: whoever holds it may have been stopped, and a torn line is better than none."""
+        deadline = time.monotonic() + _TURN
+        while True:
+            try:
+                # On the stream itself: a record lock belongs to the process, though the descriptor is inherited.
+                fcntl.lockf(self.stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in {errno.EACCES, errno.EAGAIN} or time.monotonic() > deadline:
+                    return False  # taken for too long, or a stream that knows no locks
+                time.sleep(0.001)
+            else:
+                return True
 
 
 def _fields(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

@@ -54,9 +54,8 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="brooq-reporter", daemon=True)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin. Programs that handlers start must not hold the channel open."""
+        """Begin."""
         self._loop = loop
-        self._channel.set_inheritable(False)
         self._channel.setblocking(False)
         self._wake.setblocking(False)
         self._say(HELLO)
@@ -87,6 +86,14 @@ class Reporter:
             pass  # full: it is awake already
 
     def _run(self) -> None:
+        try:
+            self._talk()
+        except Exception:
+            # Who can neither report nor hear of the supervisor's end must not go on: it would be left behind.
+            log.exception(text("process.cut_off"))
+            self._stop(1)
+
+    def _talk(self) -> None:
         due = time.monotonic()
         while True:
             now = time.monotonic()

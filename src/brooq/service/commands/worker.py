@@ -36,11 +36,14 @@ def worker(app: str | None, processes: int | None, loop: str | None, supervised:
     settings = replace(settings, processes=processes or settings.processes, loop=loop or settings.loop)
     configure(
         Masker([settings.database_url, settings.http_token]), form=settings.log_format, level=settings.log_level,
-        process=supervised[0] if supervised else None,
+        process=supervised[0] if supervised else None, shared=bool(supervised) or settings.processes > 1,
     )  # fmt: skip
     harden()
     if supervised:
-        return _work(settings, app, channel=socket.socket(fileno=supervised[1]))
+        channel = socket.socket(fileno=supervised[1])
+        # Before the application is loaded: programs that it starts must not hold the channel open.
+        channel.set_inheritable(False)
+        return _work(settings, app, channel=channel)
     if settings.processes == 1:
         return _work(settings, app)
     return _supervise(settings, app, loop)
