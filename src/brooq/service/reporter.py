@@ -74,6 +74,9 @@ class Reporter:
         self._until = time.monotonic() + _FAREWELL
         self._rouse()
         self._thread.join(_FAREWELL + 0.5)
+        if not self._thread.is_alive():
+            for each in (self._channel, self._waker, self._wake):
+                each.close()
 
     def _say(self, word: str, value: object = None) -> None:
         self._lines.append(pack(word, value))
@@ -120,7 +123,6 @@ class Reporter:
             self._channel.sendall(self._out + self._numbers())
         except OSError:
             pass  # nobody listens any more
-        self._channel.close()
 
     def _numbers(self) -> bytes:
         for _ in range(_TRIES):
