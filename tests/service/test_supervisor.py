@@ -20,7 +20,8 @@ from tests.service.brooq_process import Table, Worker, brooq, worker, write
 
 from brooq.service import supervisor
 from brooq.service.child import Ending
-from brooq.service.supervisor import same_command
+from brooq.service.settings import Settings
+from brooq.service.supervisor import Supervisor, same_command
 
 APP = """
     from pathlib import Path
@@ -209,6 +210,22 @@ def test_a_process_that_is_told_to_stop_alone_is_replaced(dsn: str, app: Path) -
         process.wait_for("has started", 3)
         process.send()
         assert process.exit_code() == 0
+
+
+def test_a_stop_while_a_restart_is_waited_for_is_a_good_end(dsn: str, app: Path) -> None:
+    with worker("--app", "jobs:queue", "--processes", "2", dsn=dsn, cwd=app) as process:
+        numbered = pids(process)
+        os.kill(numbered[2], signal.SIGKILL)
+        process.wait_for("was ended by SIGKILL")
+        process.send()
+        assert process.exit_code() == 0
+
+
+def test_a_program_that_cannot_be_started_ends_all(caplog: pytest.LogCaptureFixture) -> None:
+    made = Supervisor(Settings(processes=3), lambda number, descriptor: ["/nowhere/brooq"], None)
+    assert made.run() == 1
+    assert caplog.text.count("process 1 could not be started") == 1
+    assert "process 2" not in caplog.text
 
 
 def test_pauses_before_a_restart_grow_to_a_bound_and_are_jittered() -> None:
