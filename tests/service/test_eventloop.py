@@ -65,6 +65,23 @@ def test_handlers_run_in_the_loop_that_was_chosen(
 
 
 @BOTH
+def test_what_an_application_makes_when_it_is_loaded_belongs_to_the_loop_that_runs_it(
+    dsn: str, table: Table, tmp_path: Path, loop: str
+) -> None:
+    write(tmp_path, """
+        loaded = asyncio.get_event_loop()  # as a pool of asyncpg looks for it
+
+        @queue.kind("same")
+        async def same(claim: Claim) -> None:
+            print("same loop:", loaded is asyncio.get_running_loop(), flush=True)
+    """)  # fmt: skip
+    table.insert("same")
+    with worker("--app", "jobs:queue", "--loop", loop, dsn=dsn, cwd=tmp_path) as process:
+        process.wait_for("same loop: True")
+        assert "DeprecationWarning" not in process.log
+
+
+@BOTH
 def test_signals_of_the_application_are_heard_beside_ours(dsn: str, table: Table, tmp_path: Path, loop: str) -> None:
     write(tmp_path, """
         import signal

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
 from typing import Any
 
 from brooq.engine.loop import Pulse
@@ -36,14 +35,14 @@ class WorkerProcess:
         self,
         settings: Settings,
         app: App,
+        loop: asyncio.AbstractEventLoop,
         *,
         listener: socket.socket | None = None,
         channel: socket.socket | None = None,
-        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     ) -> None:
-        """`listener` is a socket that listens on loopback; None: no HTTP surface. `channel` leads to the supervisor of
-        several processes; None: there is this one alone."""
-        self._new_loop = new_loop
+        """`loop` is run by `run`, and is the one that is set. `listener` is a socket that listens on loopback; None: no HTTP
+        surface. `channel` leads to the supervisor of several processes; None: there is this one alone."""
+        self._loop = loop
         self._settings = settings
         self._app = app
         self._queue: Queue | None = None
@@ -64,8 +63,7 @@ class WorkerProcess:
 
     def run(self) -> int:
         """Work until a signal; answers the exit code. Nothing here waits for a task or a thread that is stuck."""
-        loop = self._new_loop()
-        asyncio.set_event_loop(loop)
+        loop = self._loop
         self._sentinel.install(loop, self._heard)
         if self._reporter is not None:
             self._reporter.start(loop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import sys
@@ -13,6 +14,7 @@ from brooq.service.eventloop import LOOPS
 from brooq.vocabulary.message import text
 
 if TYPE_CHECKING:
+    from brooq.service.app import App
     from brooq.service.settings import Settings
 
 log = logging.getLogger("brooq")
@@ -64,20 +66,32 @@ def _listen(settings: Settings) -> socket.socket | None:
 
 
 def _work(settings: Settings, app: str | None, *, channel: socket.socket | None = None) -> int:
-    from brooq.service.app import AppError, demo_app, load_app  # noqa: PLC0415
     from brooq.service.eventloop import choose  # noqa: PLC0415
     from brooq.service.process import WorkerProcess  # noqa: PLC0415
 
-    new_loop = choose(settings.loop)
+    loop = choose(settings.loop)()
+    # Before the application is loaded: some of what it makes, such as a pool of asyncpg, belongs to the loop that is set.
+    asyncio.set_event_loop(loop)
     try:
-        opened = demo_app(settings) if app is None else load_app(app)
+        opened = _load(settings, app)
+        listener = _listen(settings) if channel is None else None
+    except BaseException:
+        asyncio.set_event_loop(None)
+        loop.close()
+        raise
+    return _leave(WorkerProcess(settings, opened, loop, listener=listener, channel=channel).run())
+
+
+def _load(settings: Settings, app: str | None) -> App:
+    from brooq.service.app import AppError, demo_app, load_app  # noqa: PLC0415
+
+    try:
+        return demo_app(settings) if app is None else load_app(app)
     except AppError as error:
         raise click.UsageError(str(error)) from None
     except Exception as error:
         log.exception(text("process.app_import", path=app, reason=type(error).__name__))
-        return 1
-    listener = _listen(settings) if channel is None else None
-    return _leave(WorkerProcess(settings, opened, listener=listener, channel=channel, new_loop=new_loop).run())
+        raise click.exceptions.Exit(1) from None
 
 
 def _supervise(settings: Settings, app: str | None, loop: str | None) -> int:
