@@ -113,7 +113,7 @@ class Worker:
         """Everything so far."""
         return "\n".join(json.dumps(line, ensure_ascii=False) for line in self.lines)
 
-    def wait_for(self, part: str, count: int = 1, seconds: float = 30.0) -> dict[str, Any]:
+    def wait_for(self, part: str, count: int = 1, seconds: float = 60.0) -> dict[str, Any]:
         """The record in whose message this stands, the `count`-th of them."""
         deadline = time.monotonic() + seconds
         with self._arrived:
@@ -135,7 +135,7 @@ class Worker:
         self.process.send_signal(number)
         return time.monotonic()
 
-    def exit_code(self, seconds: float = 30.0) -> int:
+    def exit_code(self, seconds: float = 60.0) -> int:
         """Wait for its end."""
         code = self.process.wait(seconds)
         self._thread.join(10)

@@ -60,7 +60,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """What the condition says once it holds."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
@@ -284,6 +284,21 @@ def test_a_schema_that_is_missing_is_told_once_and_ends_all(empty_dsn: str, tmp_
         assert process.exit_code() == 1
         assert process.log.count("brooq migrate up") == 1
         assert "process 1 ended with exit code 1" in process.wait_for("another start would end alike")["message"]
+
+
+def test_a_first_process_that_is_killed_again_and_again_does_not_keep_the_others_from_work(
+    dsn: str, table: Table, app: Path
+) -> None:
+    (app / "doomed.py").write_text(
+        "import os, signal, sys\nfrom jobs import queue\n"
+        "if sys.argv[sys.argv.index('--supervised') + 1] == '1': os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    with worker("--app", "doomed:queue", "--processes", "2", dsn=dsn, cwd=app) as process:
+        assert process.wait_for("has started")["process"] == 2
+        table.wait(table.insert("quick"), "done")
+        assert "process 1 (pid" in process.wait_for("was ended by SIGKILL")["message"]
+        process.send()
+        assert process.exit_code() == 0
 
 
 def test_a_schema_that_a_restart_finds_wrong_ends_all(dsn: str, app: Path) -> None:

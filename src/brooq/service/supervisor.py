@@ -67,6 +67,7 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._heard: list[float] = []
         self._worked = False
+        self._rest = asyncio.Event()
 
     def run(self) -> int:
         """Work until a signal, or until the processes cannot work; answers the exit code: the worst of theirs."""
@@ -114,8 +115,9 @@ class Supervisor:
     async def _keep(self, child: Child) -> int:
         """One process after the other in this place; answers the exit code of the last."""
         if child is not self._children[0]:
-            # What is wrong with the settings, the application or the schema is told once, and not by every process.
-            await _first(self._children[0].started, self._stop)
+            # What is wrong with the settings, the application or the schema is told once, and not by every process. A first
+            # one that works, or is killed, says that nothing is wrong.
+            await _first(self._rest, self._stop)
         failures = 0
         while not self._stop.is_set():
             try:
@@ -129,6 +131,7 @@ class Supervisor:
                 log.error(text("process.final", number=child.number, code=ending.code))
                 self._tell_all()
                 return ending.code
+            self._rest.set()
             failures = 1 if ending.seconds >= SETTLED else failures + 1
             await self._pause(child, ending, failures)
         return DONE
@@ -137,7 +140,9 @@ class Supervisor:
         life = asyncio.ensure_future(child.live())
         started = asyncio.ensure_future(child.started.wait())
         await asyncio.wait([life, started], return_when=asyncio.FIRST_COMPLETED)
-        self._worked = self._worked or started.done()
+        if started.done():
+            self._worked = True
+            self._rest.set()
         started.cancel()
         return await life
 
