@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 from datetime import timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
+from psycopg_pool import AsyncConnectionPool
 
 from brooq import Config, ConfigError
 from brooq.service.environment import NAMES
@@ -65,10 +68,11 @@ def test_every_setting_reaches_its_place(monkeypatch: pytest.MonkeyPatch) -> Non
         "BACKOFF_BASE": "2s", "BACKOFF_MAX": "5m", "REAPER_PERIOD": "7s", "WATCHDOG_GRACE": "8s",
         "SHUTDOWN_GRACE": "9s", "RETENTION_TTL": "2d", "RETENTION_PERIOD": "0",
     }  # fmt: skip
-    whole = {"WORKERS": "7", "MAX_ATTEMPTS": "9", "RETENTION_BATCH": "50"}
+    whole = {"WORKERS": "7", "PREFETCH": "20", "MAX_ATTEMPTS": "9", "RETENTION_BATCH": "50"}
     others = {
         "QUEUE_PROCESSES": "3", "QUEUE_LOOP": "Asyncio",
-        "QUEUE_SCHEMA": "My Queue", "QUEUE_PREPARED": "off", "LOG_FORMAT": "JSON", "LOG_LEVEL": "Warning",
+        "QUEUE_SCHEMA": "My Queue", "QUEUE_PREPARED": "off", "QUEUE_DRIVER": "psycopg",
+        "LOG_FORMAT": "JSON", "LOG_LEVEL": "Warning",
         "HTTP_ADDR": "[::1]:0", "HTTP_TOKEN": "token", "DATABASE_URL": DSN,
     }  # fmt: skip
     for name, value in {**{f"QUEUE_{key}": each for key, each in {**durations, **whole}.items()}, **others}.items():
@@ -87,7 +91,8 @@ def test_every_setting_reaches_its_place(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (settings.schema, settings.prepared, settings.log_format, settings.log_level) == (
         "My Queue", False, "json", "warning",
     )  # fmt: skip
-    assert (settings.processes, settings.loop) == (3, "asyncio")
+    assert (settings.processes, settings.loop, settings.driver) == (3, "asyncio", "psycopg")
+    assert config.prefetch == 20
     assert str(settings.http_addr) == "[::1]:0"
     assert settings.http_token == Secret("token")
     assert settings.dsn == DSN
@@ -133,6 +138,9 @@ def test_a_token_of_one_attempt_may_exceed_the_lease(monkeypatch: pytest.MonkeyP
         ("QUEUE_PROCESSES", "0", "not between 1 and 256"),
         ("QUEUE_PROCESSES", "257", "not between 1 and 256"),
         ("QUEUE_PROCESSES", "two", "no whole number"),
+        ("QUEUE_PREFETCH", "-1", "QUEUE_PREFETCH is -1"),
+        ("QUEUE_PREFETCH", "many", "no whole number"),
+        ("QUEUE_DRIVER", "psycopg3", "did you mean psycopg?"),
         ("QUEUE_LOOP", "uvlop", "did you mean uvloop?"),
         ("QUEUE_SCHEMA", "x" * 64, "schema name"),
         ("LOG_LEVEL", "warnin", "did you mean warning?"),
@@ -277,3 +285,25 @@ def test_secrets_compare_by_value_whatever_they_hold() -> None:
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
     assert len({Secret("a"), Secret("a")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "argument", "kind"),
+    [
+        ("auto", None, asyncpg.Pool),
+        ("asyncpg", None, asyncpg.Pool),
+        ("psycopg", None, AsyncConnectionPool),
+        ("auto", "psycopg", AsyncConnectionPool),
+        ("psycopg", "asyncpg", asyncpg.Pool),
+    ],
+)
+async def test_a_pool_is_of_the_driver_that_was_chosen(setting: str, argument: str | None, kind: type) -> None:
+    settings = Settings(database_url=Secret(DSN), driver=setting)
+    assert isinstance(settings.make_pool(driver=argument), kind)
+
+
+async def test_without_asyncpg_auto_is_psycopg_and_its_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    assert isinstance(Settings(database_url=Secret(DSN)).make_pool(), AsyncConnectionPool)
+    (problem,) = problems(QUEUE_DRIVER="asyncpg")
+    assert "pip install 'brooq[asyncpg]'" in problem

@@ -23,8 +23,11 @@ def app(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_demo_kind_logs_its_payload_and_sigterm_ends_it_well(dsn: str, table: Table, tmp_path: Path) -> None:
-    with worker(dsn=dsn, cwd=tmp_path) as process:
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_the_demo_kind_logs_its_payload_and_sigterm_ends_it_well(
+    dsn: str, table: Table, tmp_path: Path, driver: str
+) -> None:
+    with worker(dsn=dsn, cwd=tmp_path, QUEUE_DRIVER=driver) as process:
         id = table.insert("demo", '{"hello": "a\\nb"}')
         record = process.wait_for(f"demo job {id}")
         assert (record["job"], record["topic"]) == (str(id), "demo")
@@ -343,7 +346,8 @@ def test_a_function_may_open_the_queue_and_close_what_it_needs(dsn: str, table: 
         assert process.log.count("opened") == 1
 
 
-def test_settings_can_be_taken_over_by_the_application(dsn: str, table: Table, app: Path) -> None:
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_settings_can_be_taken_over_by_the_application(dsn: str, table: Table, app: Path, driver: str) -> None:
     write(app, """
         from brooq.service.settings import load
         settings = load(database=True)
@@ -352,9 +356,11 @@ def test_settings_can_be_taken_over_by_the_application(dsn: str, table: Table, a
         @queue.kind("mail")
         async def mail(claim: Claim) -> None:
             await queue.enqueue(__import__("brooq").Job("other"))
+            print("pool of", type(queue.store.pool).__module__, flush=True)
     """)  # fmt: skip
     id = table.insert("mail")
-    with worker("--app", "jobs:queue", dsn=dsn, cwd=app, QUEUE_WORKERS="7") as process:
+    with worker("--app", "jobs:queue", dsn=dsn, cwd=app, QUEUE_WORKERS="7", QUEUE_DRIVER=driver) as process:
+        process.wait_for(f"pool of {driver}")
         assert "7 slots" in process.wait_for("has started")["message"]
         table.wait(id, "done")
         process.send()

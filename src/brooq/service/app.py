@@ -136,14 +136,14 @@ def demo_app(settings: Settings) -> App:
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Queue]:
-        pool = settings.make_pool()
-        queue = Queue(PostgresStore(pool, settings.schema), settings.config)
+        store = PostgresStore(settings.make_pool(), settings.schema)
+        queue = Queue(store, settings.config)
         queue.register_kind(DEMO, demo)
-        await pool.open(wait=False)
+        await store.driver.open()
         try:
             yield queue
         finally:
-            await pool.close(timeout=2.0)
+            await store.driver.close(2.0)
 
     return opened
 

@@ -7,13 +7,14 @@ An application that builds its own queue takes them too: `settings = load(databa
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import durationpy
 
@@ -28,12 +29,16 @@ from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import printable
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from brooq.postgres.pool import Pool
 
 PREFIX = "QUEUE_"
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("json", "console")
 OFF = "off"
+PSYCOPG, ASYNCPG = "psycopg", "asyncpg"
+DRIVERS = (AUTO, PSYCOPG, ASYNCPG)
 MOST_PROCESSES = 256
 _ON = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -55,6 +60,8 @@ class Settings:
     http_addr: Address | None = Address("127.0.0.1", 8090)  # noqa: RUF009  frozen
     """None: no HTTP surface (`HTTP_ADDR=off`)."""
     http_token: Secret | None = None
+    driver: str = AUTO
+    """What connects: auto (asyncpg where it is installed, else psycopg), psycopg or asyncpg."""
     processes: int = 1
     """How many worker processes `brooq worker` runs."""
     loop: str = AUTO
@@ -72,10 +79,25 @@ class Settings:
             raise ConfigError([text("setting.no_database")])
         return self.database_url.reveal()
 
-    def make_pool(self, max_size: int = 10) -> Pool:
-        """A pool that is not open yet, for DATABASE_URL; it connects only when it is asked for a connection."""
-        from brooq.postgres.pool import make_pool  # noqa: PLC0415  psycopg's pool is not needed to read settings
+    @overload
+    def make_pool(self, max_size: int = 10, *, driver: Literal["psycopg"]) -> Pool: ...
 
+    @overload
+    def make_pool(self, max_size: int = 10, *, driver: Literal["asyncpg"]) -> asyncpg.Pool[asyncpg.Record]: ...
+
+    @overload
+    def make_pool(self, max_size: int = 10, *, driver: str | None = None) -> Pool | asyncpg.Pool[asyncpg.Record]: ...
+
+    def make_pool(self, max_size: int = 10, *, driver: str | None = None) -> Pool | asyncpg.Pool[asyncpg.Record]:
+        """A pool that is not open yet, for DATABASE_URL; it connects only when it is asked for a connection.
+
+        `driver` is for whoever uses the pool beside the queue, and so must know which it is; None: QUEUE_DRIVER decides.
+        """
+        from brooq.postgres.pool import make_asyncpg_pool, make_pool  # noqa: PLC0415  not needed to read settings
+
+        driver = driver or self.driver
+        if driver == ASYNCPG or (driver == AUTO and _installed(ASYNCPG)):
+            return make_asyncpg_pool(self.dsn, min_size=0, max_size=max_size, prepared=self.prepared)
         return make_pool(self.dsn, min_size=0, max_size=max_size, prepared=self.prepared)
 
 
@@ -187,6 +209,17 @@ def _processes(value: str) -> int:
     return count
 
 
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _driver(value: str) -> str:
+    chosen = _one_of(*DRIVERS)(value)
+    if chosen == ASYNCPG and not _installed(ASYNCPG):
+        raise ValueError(text("postgres.no_asyncpg"))
+    return chosen
+
+
 def _switch(value: str) -> bool:
     if value.lower() not in _ON:
         raise ValueError(text("setting.choice", value=_shown(value), choices="on, off"))
@@ -239,6 +272,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "HTTP_TOKEN": Secret,
     "QUEUE_SCHEMA": _schema,
     "QUEUE_PREPARED": _switch,
+    "QUEUE_DRIVER": _driver,
     "QUEUE_PROCESSES": _processes,
     "QUEUE_LOOP": _one_of(*LOOPS),
     "LOG_FORMAT": _one_of(*FORMATS),
@@ -246,6 +280,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 _OPTIONS: dict[str, Callable[[str], Any]] = {
     "QUEUE_WORKERS": _whole,
+    "QUEUE_PREFETCH": _whole,
     "QUEUE_POLL_INTERVAL": duration,
     "QUEUE_LEASE": duration,
     "QUEUE_ATTEMPT_TIMEOUT": duration,

@@ -29,7 +29,7 @@ async def _ask(settings: object) -> int:
     from brooq.vocabulary.error import SchemaError, StoreError  # noqa: PLC0415
 
     assert isinstance(settings, Settings)
-    store = PostgresStore(settings.make_pool(), settings.schema)
+    store = PostgresStore(settings.make_pool(driver="psycopg"), settings.schema)
     reader = Reader(store)
     try:
         try:

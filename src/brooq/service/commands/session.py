@@ -36,7 +36,7 @@ async def session(settings: Settings | None = None) -> AsyncIterator[Session]:
     Raises ConfigError, StoreUnavailable naming the place at once (nobody waits for a pool's time limit), SchemaError.
     """
     settings = settings or load(database=True)
-    pool = settings.make_pool(max_size=2)
+    pool = settings.make_pool(max_size=2, driver="psycopg")
     store = PostgresStore(pool, settings.schema)
     reader = Reader(store)
     try:
