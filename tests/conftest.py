@@ -18,6 +18,7 @@ _OUTPUT = "brooq_postgres"
 def pytest_configure(config: pytest.Config) -> None:
     """Markers of this project, and the reports of xdist's workers."""
     config.addinivalue_line("markers", "fault(number): the test shows what happens under this fault of the catalogue")
+    config.addinivalue_line("markers", "security(rule): the test shows that this rule of SECURITY.md is kept")
     config.stash[_VERSIONS] = set()
     # Tests compare texts: a developer's language must not decide.
     os.environ.setdefault("BROOQ_LANG", "en")

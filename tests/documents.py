@@ -16,7 +16,8 @@ README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "en" / "guide.md"
 ARCHITECTURE = ROOT / "docs" / "en" / "architecture.md"
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
-DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", GUIDE, ARCHITECTURE, *DECISIONS]
+SECURITY = ROOT / "SECURITY.md"
+DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", SECURITY, GUIDE, ARCHITECTURE, *DECISIONS]
 
 _BLOCK = re.compile(
     r"^```(?P<language>\w*)\n(?P<text>.*?)^```\n(?:<!-- then\n(?P<then>.*?)^-->\n)?", re.DOTALL | re.MULTILINE

@@ -110,7 +110,7 @@ class _Migrator:
     @contextmanager
     def open(cls, dsn: str, schema: str, patience: float, source: Traversable) -> Iterator[_Migrator]:
         _check_name(schema)
-        with _connect(dsn) as connection:
+        with connect(dsn) as connection:
             migrator = cls(connection, schema, patience, source)
             try:
                 yield migrator
@@ -334,8 +334,9 @@ def _check_name(schema: str) -> None:
         raise ConfigError([text("migrate.schema_name", schema=repr(schema), limit=_MAX_IDENTIFIER_BYTES)])
 
 
-def _connect(dsn: str) -> Connection:
-    """A connection for migrating. No error of it, nor an error it was raised from, shows the password."""
+def connect(dsn: str) -> Connection:
+    """A connection for a step of a deployment. Raises ConfigError and StoreUnavailable; no error of it, nor an error that
+    it was raised from, shows the password."""
     failure: ConfigError | StoreUnavailable
     try:
         # No prepared statements: behind a pooler they would land in another session than their use.

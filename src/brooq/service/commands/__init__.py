@@ -18,6 +18,7 @@ root = LazyGroup(
     "brooq",
     {
         "migrate": "brooq.service.commands.migrate:migrate",
+        "grants": "brooq.service.commands.grants:grants",
         "worker": "brooq.service.commands.worker:worker",
         "enqueue": "brooq.service.commands.enqueue:enqueue",
         "jobs": "brooq.service.commands.jobs:jobs",

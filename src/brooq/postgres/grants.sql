@@ -1,0 +1,118 @@
+-- The roles of brooq, each with what it needs and nothing more. Running this again changes nothing, and takes back what
+-- one of these roles was granted on brooq's tables beyond it.
+--
+--   owner     owns the tables; nobody logs in as it
+--   migrator  may act for the owner: `brooq migrate`
+--   producer  enqueues, and sees the keys of jobs, no payload and no outcome
+--   worker    claims, renews, settles, reaps, cancels; never makes or deletes a job
+--   janitor   deletes: retention
+--   viewer    reads everything but payloads
+--
+-- They are groups without a login. A login becomes a member: create role shop_worker login in role brooq_worker, …
+-- Before the first migration only the roles and the schema are made; run it once more after `brooq migrate up`. Whoever
+-- runs it first has to be allowed to create roles; after that a member of the migrators is enough.
+
+begin;
+
+do $brooq$
+declare
+    wanted name;
+    place oid;
+begin
+    foreach wanted in array array[
+        'brooq_owner', 'brooq_migrator', 'brooq_producer', 'brooq_worker', 'brooq_janitor', 'brooq_viewer'
+    ]::name[] loop
+        if not exists (select from pg_roles where rolname = wanted) then
+            execute format('create role %I nologin', wanted);
+        elsif exists (select from pg_roles where rolname = wanted and (rolsuper or rolcreaterole or rolbypassrls)) then
+            raise exception 'the role % is there already, and may do what no role of this queue may', wanted
+                using errcode = 'duplicate_object';
+        end if;
+    end loop;
+    -- Looked for first, here and below: granting asks for rights even where it would change nothing.
+    if not pg_has_role('brooq_migrator', 'brooq_owner', 'member') then
+        grant "brooq_owner" to "brooq_migrator";
+    end if;
+    if not exists (select from pg_namespace where nspname = 'brooq') then
+        create schema "brooq";
+    end if;
+    place := (select oid from pg_namespace where nspname = 'brooq');
+    -- Whoever can create in the schema could put functions and operators in the way of the ones that are meant.
+    if has_schema_privilege('public', place, 'create') then
+        revoke create on schema "brooq" from public;
+    end if;
+    if not has_schema_privilege('brooq_owner', place, 'create') then
+        grant create on schema "brooq" to "brooq_owner";
+    end if;
+    foreach wanted in array array[
+        'brooq_owner', 'brooq_producer', 'brooq_worker', 'brooq_janitor', 'brooq_viewer'
+    ]::name[] loop
+        if not has_schema_privilege(wanted, place, 'usage') then
+            execute format('grant usage on schema %I to %I', 'brooq', wanted);
+        end if;
+    end loop;
+end
+$brooq$;
+
+do $brooq$
+declare
+    change text;
+    place oid := (select oid from pg_namespace where nspname = 'brooq');
+    owner oid := (select oid from pg_roles where rolname = 'brooq_owner');
+    table_oid oid := (select oid from pg_class where relnamespace = place and relname = 'job' and relkind in ('r', 'p'));
+begin
+    if table_oid is null then
+        raise notice 'there is no table of jobs yet: run this once more after the first migration';
+        return;
+    end if;
+
+    -- What a migration has made belongs to the login that ran it.
+    for change in
+        select format('alter table %s owner to %I', oid::regclass, 'brooq_owner') from pg_class
+        where relnamespace = place and relkind in ('r', 'p') and relowner <> owner
+          and (relname = 'job' or relname like 'brooq\_%')
+        union all
+        select format('alter statistics %s.%I owner to %I', stxnamespace::regnamespace, stxname, 'brooq_owner')
+        from pg_statistic_ext where stxrelid = table_oid and stxowner <> owner
+        union all
+        select format('alter function %s owner to %I', oid::regprocedure, 'brooq_owner') from pg_proc
+        where pronamespace = place and proname like 'brooq\_%' and proowner <> owner
+    loop
+        execute change;
+    end loop;
+
+    revoke all on "brooq".job, "brooq".brooq_migration
+        from public, "brooq_migrator", "brooq_producer", "brooq_worker", "brooq_janitor", "brooq_viewer";
+    for change in
+        select format(action, oid::regprocedure, whom)
+        from pg_proc,
+             (values ('revoke all on function %s from public', null),
+                     ('grant execute on function %s to %I', 'brooq_producer')) as to_do (action, whom)
+        where pronamespace = place and proname like 'brooq\_%'
+    loop
+        execute change;
+    end loop;
+
+    -- Everybody compares the version of the schema at the start.
+    grant select on "brooq".brooq_migration to "brooq_producer", "brooq_worker", "brooq_janitor", "brooq_viewer";
+
+    grant insert (id, topic, payload, idempotency_key, available_at, priority, max_attempts, tags, metadata),
+          select (id, topic, idempotency_key, state)
+        on "brooq".job to "brooq_producer";
+
+    grant select,
+          update (state, attempts, claim_seq, expired_leases, available_at, locked_by, locked_until, last_error, failures,
+                  updated_at)
+        on "brooq".job to "brooq_worker";
+
+    -- Locking a row before its deletion asks for the right to update some column of it.
+    grant select (id, topic, state, updated_at), update (updated_at), delete
+        on "brooq".job to "brooq_janitor";
+
+    grant select (id, topic, state, priority, attempts, max_attempts, claim_seq, expired_leases, idempotency_key,
+                  available_at, locked_by, locked_until, last_error, failures, tags, metadata, created_at, updated_at)
+        on "brooq".job to "brooq_viewer";
+end
+$brooq$;
+
+commit;
