@@ -86,10 +86,14 @@ class Proxy:
             return
         place = conninfo_to_dict(self.target)
         host, port = str(place.get("hostaddr") or place.get("host") or "127.0.0.1"), int(place.get("port") or 5432)
-        if host.startswith("/"):
-            answers, server = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
-        else:
-            answers, server = await asyncio.open_connection(host, port)
+        try:
+            if host.startswith("/"):
+                answers, server = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+            else:
+                answers, server = await asyncio.open_connection(host, port)
+        except OSError:
+            writer.transport.abort()  # nobody is there now
+            return
         wire = _Wire(writer, server)
         self._wires.add(wire)
         for source, forth in ((reader, True), (answers, False)):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -13,64 +10,20 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from tests.pooler import Pooler
 from tests.postgres.observer import Observer, Opened
-from tests.tools import pgbouncer
 
 from brooq import Claim, Config, Enqueued, Job, Queue
 from brooq.postgres import as_psycopg, wrap_tx
 
 JOBS = 1000
-CONFIGURATION = """
-[databases]
-{dbname} = host={host} port={port} dbname={dbname} user={user}{secret}
-
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {listen}
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-default_pool_size = 2
-max_client_conn = 100
-server_lifetime = 5
-"""
 
 
 @pytest.fixture
 def pooled_dsn(dsn: str, tmp_path: Path) -> Iterator[str]:
     """The database through PgBouncer: its default pool, whose two connections all clients share."""
-    tool = pgbouncer()
-    place = conninfo_to_dict(dsn)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    values = {"host": "127.0.0.1", "port": "5432", "user": "postgres"} | place | {"listen": port}
-    password = str(place.get("password") or "").replace("'", "''")
-    file = tmp_path / "pgbouncer.ini"
-    file.write_text(CONFIGURATION.format(secret=f" password='{password}'" if password else "", **values))
-    # It refuses to run as root.
-    account = ["-u", "nobody"] if os.geteuid() == 0 else []
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen([tool.program, *account, str(file)], env=tool.environment, stdout=log, stderr=log)
-    try:
-        pooled = make_conninfo(dsn, host="127.0.0.1", port=port)
-        wait_until_it_answers(pooled, process, tmp_path / "log")
-        yield pooled
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
-
-
-def wait_until_it_answers(dsn: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    while True:
-        assert process.poll() is None, log.read_text()
-        try:
-            with psycopg.connect(dsn, autocommit=True, prepare_threshold=None, connect_timeout=2) as connection:
-                connection.execute("select 1")
-                return
-        except psycopg.OperationalError:
-            continue
+    with Pooler(dsn, tmp_path) as pooler:
+        yield pooler.dsn
 
 
 @pytest.mark.fault(32)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg_pool import AsyncConnectionPool
 from tests.postgres.observer import Observer, Opened
 
@@ -28,10 +29,12 @@ from brooq import (
     State,
     StoreError,
     StoreRefused,
+    StoreUnavailable,
     TopicError,
 )
 from brooq.engine.config import Config
 from brooq.engine.outcome import Outcome
+from brooq.engine.store import Hold
 from brooq.postgres import PostgresStore, migrate, wrap_tx
 from brooq.vocabulary.claim import Claim
 
@@ -351,6 +354,46 @@ async def test_connections_that_died_in_the_pool_are_not_lent(dsn: str, observer
             assert (await store.enqueue(None, [Job("t", number, f"k{number}")]))[0].created
             assert not (await store.cancel(UUID(int=number))).canceled
     assert observer.value("select count(*) from job") == 4
+
+
+@pytest.mark.fault(25)
+async def test_a_connection_to_a_server_that_only_reads_is_not_kept(dsn: str, observer: Observer) -> None:
+    """Fault 25: after a failover only a new connection finds the server that writes, whoever asks and by which way."""
+    observer.set("default_transaction_read_only", "on")
+    async with Opened(dsn, min_size=1, max_size=1) as store:
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await store.exchange("w", [], ["t"], 1, LEASE)
+        renewer = await store.renewer()
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await renewer.renew("w", [Hold(Job("t").id, 1)], LEASE)
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await store.reap(1)
+        # From here on new sessions write. Those that are there do not, and are what the store meets first.
+        observer.run(sql.SQL("alter database {} reset all").format(database(observer)))
+        (first,) = await store.enqueue(None, [Job("t")])
+        assert [each.id for each in (await store.exchange("w", [], ["t"], 1, LEASE)).taken] == [first.id]
+        assert await store.reap(1) == []
+        assert (await renewer.renew("w", [Hold(first.id, 1)], LEASE)).renewed
+        await renewer.close()
+
+
+@pytest.mark.fault(25)
+async def test_a_transaction_on_a_server_that_only_reads_costs_its_connection(dsn: str, observer: Observer) -> None:
+    """Fault 25: the pool gets a closed connection back, and makes a new one."""
+    observer.set("default_transaction_read_only", "on")
+    async with Opened(dsn, min_size=1, max_size=1) as store:
+        tx = await store.begin()
+        observer.run(sql.SQL("alter database {} reset all").format(database(observer)))
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await store.enqueue(tx, [Job("t")])
+        await tx.rollback()
+        async with await store.begin() as again:
+            assert (await store.enqueue(again, [Job("t")]))[0].created
+    assert observer.value("select count(*) from job") == 1
+
+
+def database(observer: Observer) -> sql.Identifier:
+    return sql.Identifier(str(observer.value("select current_database()")))
 
 
 @pytest.mark.fault(29)

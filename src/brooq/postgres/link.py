@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from brooq.postgres.session import Driver, Session
-from brooq.postgres.trouble import translate
+from brooq.postgres.trouble import reads_only, translate
 
 T = TypeVar("T")
 
@@ -43,6 +43,8 @@ class Link:
                 return await self._do(work, session)
             except self._driver.errors as error:
                 await self._roll_back(session)
+                if reads_only(error):
+                    await self._drop()
                 raise translate(error, writing=writing) from None
             except BaseException:
                 # Canceled in the middle: what the server does now is unknown, so the connection cannot be used again.

@@ -32,9 +32,9 @@ from brooq.postgres.migrate import LATEST
 from brooq.postgres.record import to_record, utc
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import Statements, quoted, statements
-from brooq.postgres.trouble import PoolExhausted, translate
+from brooq.postgres.trouble import PoolExhausted, reads_only, translate
 from brooq.postgres.tx import OwnTx, session_of
-from brooq.vocabulary.error import OutcomeUnknown, SchemaError, StoreError, StoreUnavailable
+from brooq.vocabulary.error import BrooqError, OutcomeUnknown, SchemaError, StoreError, StoreUnavailable
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES
@@ -130,7 +130,7 @@ class PostgresStore:
                 answers = await insert(session_of(tx), self._statements, prepared)
             except self.driver.errors as error:
                 if isinstance(tx, OwnTx):
-                    raise translate(error) from None
+                    raise await _of_own_tx(tx, error) from None
                 raise
         return [answers[job.id] for job in jobs]
 
@@ -168,6 +168,10 @@ class PostgresStore:
                 await session.commit()
             else:
                 yield session
+        except self.driver.errors as error:
+            if reads_only(error):
+                await session.close()
+            raise
         finally:
             await own.rollback()
 
@@ -213,7 +217,7 @@ class PostgresStore:
         try:
             return bool(await session_of(tx).fetch(self._statements.settle, parameters))
         except self.driver.errors as error:
-            raise translate(error) from None
+            raise await _of_own_tx(tx, error) from None
 
     async def fates(self, ids: Sequence[UUID]) -> dict[UUID, Fate]:
         """What the rows say now."""
@@ -304,6 +308,13 @@ class PostgresRenewer:
     async def close(self) -> None:
         """Close the connection."""
         await self._link.close()
+
+
+async def _of_own_tx(tx: Tx, error: Exception) -> BrooqError:
+    """The engine's word for an error in a transaction that it opened itself."""
+    if reads_only(error):
+        await session_of(tx).close()
+    return translate(error)
 
 
 def _columns(outcomes: Sequence[Outcome]) -> list[list[Any]]:

@@ -17,6 +17,12 @@ class PoolExhausted(StoreUnavailable):
     """No connection of the consumer's pool became free in time: waiting once more would only double the wait."""
 
 
+def reads_only(error: Exception) -> bool:
+    """Whether the server only reads. Such a connection is closed, never kept: after a failover its address may lead to
+    another server, and only a new connection finds that one."""
+    return getattr(error, "sqlstate", None) == "25006"
+
+
 def translate(error: Exception, *, writing: bool = False) -> BrooqError:
     """The engine's word for a driver's error. `writing`: a commit may have been on its way when it came."""
     state = getattr(error, "sqlstate", None)
