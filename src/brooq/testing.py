@@ -16,7 +16,7 @@ from typing import Self
 from uuid import UUID
 
 from brooq.engine.outcome import Outcome
-from brooq.engine.store import Census, Depth, Exchange, Fate, Hold, Renewal, Renewer, Requeued, Taken
+from brooq.engine.store import Bell, Census, Depth, Exchange, Fate, Hold, Renewal, Renewer, Requeued, Taken
 from brooq.vocabulary.error import PayloadError, StoreBusy, TxError
 from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State
 from brooq.vocabulary.message import text
@@ -169,6 +169,9 @@ class MemoryStore:
     async def renewer(self) -> Renewer:
         """The store itself renews."""
         return _MemoryRenewer(self)
+
+    def bell(self, topics: Sequence[str]) -> Bell | None:
+        """None: a queue of the same process looks for its own jobs at once, and others poll."""
 
     async def cancel(self, id: UUID) -> Cancellation:
         """Cancel a job that is not terminal; waits for whoever has the row locked."""

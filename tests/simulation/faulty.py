@@ -158,6 +158,9 @@ class FaultyStore:
         """Renewals over the same weather."""
         return _FaultyRenewer(self)
 
+    def bell(self, topics: Sequence[str]) -> None:
+        """No wake-ups: the promises rest on polling."""
+
     async def cancel(self, id: UUID) -> Cancellation:
         """From outside."""
         return await self.call("cancel", lambda: self.inner.cancel(id), writing=True)

@@ -23,6 +23,7 @@ from brooq.engine.reason import sanitize
 from brooq.engine.retention import Retention
 from brooq.engine.runtime import Runtime
 from brooq.engine.store import OwnTx, Store
+from brooq.engine.waker import Waker
 from brooq.engine.worker import Worker
 from brooq.vocabulary.claim import Handler
 from brooq.vocabulary.duration import Duration, to_timedelta
@@ -58,6 +59,7 @@ class Queue:
         self._listeners = Listeners()
         self._worker: Worker | None = None
         self._loops: list[Loop] = []
+        self._waker: Waker | None = None
         self._stopped: asyncio.Event | None = None
         self._abandoned: list[str] = []
 
@@ -198,6 +200,10 @@ class Queue:
         worker.start()
         for loop in self._loops:
             loop.start()
+        bell = self.store.bell(list(self._kinds))
+        if bell is not None:
+            self._waker = Waker(bell, worker.nudge, self.metrics.claimed.total, self._runtime)
+            self._waker.start()
         log.info(text("engine.started", worker=name, slots=config.workers, topics=", ".join(self._kinds) or "-"))
 
     async def stop(self, grace: Duration | None = None) -> None:
@@ -219,6 +225,9 @@ class Queue:
             for loop in self._loops:
                 await loop.stop()
             self._loops = []
+            if self._waker is not None:
+                await self._waker.stop()
+                self._waker = None
             self._abandoned = [f"{attempt.topic} {attempt.id}" for attempt in worker.abandoned]
             self._worker = None
             stopped.set()

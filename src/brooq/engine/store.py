@@ -122,6 +122,22 @@ class Renewer(Protocol):
         """Let go of the connection."""
 
 
+class Bell(Protocol):
+    """A hint that there may be jobs: whoever enqueues rings it while it hangs. Hints get lost: polling is the truth."""
+
+    async def hang_up(self) -> None:
+        """Producers ring from now on. Raises StoreUnavailable; StoreRefused where there can be no wake-ups at all."""
+
+    async def take_down(self) -> None:
+        """Producers ring no more. Raises StoreUnavailable."""
+
+    async def wait(self, seconds: float) -> int:
+        """How often it has rung; waits until it rings, for at most so many seconds. Raises StoreUnavailable."""
+
+    async def close(self) -> None:
+        """Let go of it; `hang_up` would make it anew."""
+
+
 class Store(Protocol):
     """Where jobs live."""
 
@@ -162,6 +178,9 @@ class Store(Protocol):
 
     async def renewer(self) -> Renewer:
         """A renewer for the running event loop. Connects at its first renewal."""
+
+    def bell(self, topics: Sequence[str]) -> Bell | None:
+        """What enqueues of these topics ring; None where there are no wake-ups."""
 
     async def cancel(self, id: UUID) -> Cancellation:
         """Cancel a job that is not terminal, waiting for its row; answers what was found (I4)."""

@@ -56,8 +56,11 @@ def _metadata(job: Job) -> str | None:
         raise JobError(text("job.metadata")) from None
 
 
-async def insert(session: Session, statements: Statements, prepared: Sequence[Prepared]) -> dict[UUID, Enqueued]:
-    """Insert the jobs, or find the ones that stand in their way; answers by the id that each job came with.
+async def insert(
+    session: Session, statements: Statements, prepared: Sequence[Prepared], *, wake: bool
+) -> dict[UUID, Enqueued]:
+    """Insert the jobs, or find the ones that stand in their way; answers by the id that each job came with. `wake`: tell
+    workers that wait for them.
 
     A job whose own id is found was written by this call, or by an earlier try of it: it counts as created.
     Raises the driver's errors.
@@ -65,7 +68,7 @@ async def insert(session: Session, statements: Statements, prepared: Sequence[Pr
     answers: dict[UUID, Enqueued] = {}
     open_jobs = prepared
     for _ in range(TRIES):
-        ((count,),) = await session.fetch(statements.enqueue, _columns(open_jobs))
+        ((count, _),) = await session.fetch(statements.enqueue, [*_columns(open_jobs), wake])
         if count == len(open_jobs):
             answers.update((each.job.id, Enqueued(each.job.id, True)) for each in open_jobs)
             return answers

@@ -33,7 +33,7 @@ def make_pool(
     timeout: float = 30.0,
     application_name: str = "brooq",
 ) -> Pool:
-    """A pool that is not open yet; connections are checked before they are lent.
+    """A pool that is not open yet.
 
     `prepared=False` for PgBouncer in transaction mode: no prepared statements.
     `timeout` is how many seconds a caller waits for a connection.
@@ -42,15 +42,6 @@ def make_pool(
     if not prepared:
         kwargs["prepare_threshold"] = None
 
-    async def check(connection: psycopg.AsyncConnection[Any]) -> None:
-        try:
-            await AsyncConnectionPool.check_connection(connection)
-        except psycopg.Error:
-            # Where one connection has died all have, most likely. Left alone the pool would find them one by one, with a
-            # pause that doubles after each: five dead ones would outlast the caller's patience (fault 29).
-            await pool.check()
-            raise
-
     pool: Pool = AsyncConnectionPool(
         dsn,
         kwargs=kwargs,
@@ -58,7 +49,6 @@ def make_pool(
         max_size=max_size,
         timeout=timeout,
         open=False,
-        check=check,
     )
     return pool
 

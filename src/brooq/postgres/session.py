@@ -42,6 +42,12 @@ class Session(Protocol):
     async def rollback(self) -> None:
         """Roll the open transaction back."""
 
+    async def listen(self, channel: str) -> None:
+        """Hear of what is notified on a channel, whose name is a plain word."""
+
+    async def notices(self, seconds: float) -> list[str]:
+        """What was notified meanwhile; waits for the first one, for at most so many seconds."""
+
     def sever(self) -> None:
         """Shut the socket down: whoever waits on it gets an error at once, even from a dead peer."""
 
@@ -71,8 +77,9 @@ class Driver(Protocol):
     async def connect(self) -> Session:
         """A connection of the engine's own, with the pool's parameters. Raises the driver's errors."""
 
-    async def borrow(self) -> Session:
-        """A connection of the pool. Raises the driver's errors."""
+    async def borrow(self, *, checked: bool) -> Session:
+        """A connection of the pool. Raises the driver's errors. `checked`: asked whether it is alive, which is a round trip;
+        whoever can try again does without."""
 
     async def mend(self) -> None:
         """Replace what the pool has of dead connections: where one has died, all have, most likely."""

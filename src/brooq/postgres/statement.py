@@ -35,6 +35,8 @@ class Statements:
     server: str
     settle: str
     version: str
+    wait: str
+    wait_no_more: str
 
 
 @cache

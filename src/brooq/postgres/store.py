@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import (
+    Bell,
     Census,
     Exchange,
     Fate,
@@ -23,6 +24,7 @@ from brooq.engine.store import (
     Requeued,
     Taken,
 )
+from brooq.postgres.bell import PostgresBell
 from brooq.postgres.census import read_census
 from brooq.postgres.drivers import driver_of
 from brooq.postgres.enqueue import Prepared, insert, prepare
@@ -61,7 +63,8 @@ class PostgresStore:
     pool's parameters (two for claims and outcomes, one for leases, one for upkeep), so that handlers which hold the
     whole pool never cost a lease or an outcome.
     `schema` names where brooq's tables are; every statement is qualified with it, whatever search_path says.
-    `max_payload` is the largest payload in bytes of JSON.
+    `max_payload` is the largest payload in bytes of JSON. `wakeups`: enqueues wake idle workers, which costs producers
+    next to nothing; a worker listens over one connection more. False leaves it all to polling.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class PostgresStore:
         *,
         max_payload: int = MAX_BYTES,
         patience: float = PATIENCE,
+        wakeups: bool = True,
     ) -> None:
         """Opens nothing. Raises ConfigError for an impossible schema name, TypeError for a pool of another driver."""
         self.pool = pool
@@ -78,6 +82,7 @@ class PostgresStore:
         self.schema = schema
         self._max_payload = max_payload
         self._patience = patience
+        self._wakeups = wakeups
         self._aloud: bool | None = None
         self._statements: Statements = statements(schema)
         self._lanes: list[Link] = []
@@ -127,7 +132,7 @@ class PostgresStore:
             answers = await self._enqueue_durably(prepared)
         else:
             try:
-                answers = await insert(session_of(tx), self._statements, prepared)
+                answers = await insert(session_of(tx), self._statements, prepared, wake=self._wakeups)
             except self.driver.errors as error:
                 if isinstance(tx, OwnTx):
                     raise await _of_own_tx(tx, error) from None
@@ -139,8 +144,8 @@ class PostgresStore:
         unknown = False
         for attempt in range(TRIES):
             try:
-                async with self._lent() as session:
-                    return await insert(session, self._statements, prepared)
+                async with self._lent(checked=False) as session:
+                    return await insert(session, self._statements, prepared, wake=self._wakeups)
             except self.driver.errors as error:
                 trouble = translate(error, writing=True)
             except StoreError as error:
@@ -148,14 +153,18 @@ class PostgresStore:
             unknown = unknown or isinstance(trouble, OutcomeUnknown)
             if isinstance(trouble, PoolExhausted) or not isinstance(trouble, (StoreUnavailable, OutcomeUnknown)):
                 break
-            await asyncio.sleep(0.05 * 2**attempt)
+            await asyncio.sleep(0.05 * 2**attempt if attempt else 0.0)
+            try:
+                await self.driver.mend()
+            except self.driver.errors:
+                pass  # the next try tells
         raise OutcomeUnknown(str(trouble)) if unknown else trouble
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[Session]:
+    async def _lent(self, *, checked: bool = True) -> AsyncIterator[Session]:
         """A connection of the pool for one statement that is a transaction of its own, without a round trip for BEGIN
         and another for COMMIT; in an explicit READ COMMITTED one where that is not the database's default."""
-        own = await self._borrow()
+        own = await self._borrow(checked=checked)
         session = own.session
         assert session is not None
         try:
@@ -175,10 +184,10 @@ class PostgresStore:
         finally:
             await own.rollback()
 
-    async def _borrow(self) -> OwnTx:
+    async def _borrow(self, *, checked: bool = True) -> OwnTx:
         """A connection of the pool. The end of what is answered gives it back as it was lent."""
         try:
-            return OwnTx(await self.driver.borrow(), self.driver)
+            return OwnTx(await self.driver.borrow(checked=checked), self.driver)
         except self.driver.errors as error:
             raise translate(error) from None
 
@@ -227,6 +236,12 @@ class PostgresStore:
     async def renewer(self) -> Renewer:
         """A renewer with a connection of its own in the running loop."""
         return PostgresRenewer(Link(self.driver, self._patience), self._statements)
+
+    def bell(self, topics: Sequence[str]) -> Bell | None:
+        """What enqueues of these topics ring; None where wake-ups are off, or statements may not be prepared (a pooler)."""
+        if not self._wakeups or not self.driver.prepares or not topics:
+            return None
+        return PostgresBell(self.driver, self._statements, quoted(self.schema), topics)
 
     async def cancel(self, id: UUID) -> Cancellation:
         """Through the pool: it is a caller's request, and may wait for a lock on the row."""

@@ -23,6 +23,8 @@ class AsyncpgSession:
         """`pool`: where a borrowed connection goes back to."""
         self.raw = connection
         self._pool = pool
+        self._told: list[str] = []
+        self._heard = asyncio.Event()
 
     @property
     def pid(self) -> int:
@@ -52,6 +54,26 @@ class AsyncpgSession:
 
     async def rollback(self) -> None:
         await self.raw.execute("rollback")
+
+    async def listen(self, channel: str) -> None:
+        self.raw.add_termination_listener(lambda _: self._heard.set())
+        await self.raw.add_listener(channel, self._tell)
+
+    def _tell(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        self._told.append(str(payload))
+        self._heard.set()
+
+    async def notices(self, seconds: float) -> list[str]:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._heard.wait()
+        except TimeoutError:
+            pass
+        if self.closed:
+            raise asyncpg.InterfaceError("connection is closed")
+        self._heard.clear()
+        told, self._told = self._told, []
+        return told
 
     def sever(self) -> None:
         self.raw.terminate()
@@ -107,7 +129,8 @@ class AsyncpgDriver:
         connect = self._pool._connect or asyncpg.connect  # noqa: SLF001
         return AsyncpgSession(await connect(*self._pool._connect_args, **kwargs))  # noqa: SLF001
 
-    async def borrow(self) -> AsyncpgSession:
+    async def borrow(self, *, checked: bool) -> AsyncpgSession:
+        # asyncpg hears of a connection's end when it comes: what it lends needs no question.
         return AsyncpgSession(await self._pool.acquire(timeout=POOL_PATIENCE), self._pool)
 
     async def mend(self) -> None:

@@ -60,6 +60,12 @@ class PsycopgSession:
     async def rollback(self) -> None:
         await self.raw.rollback()
 
+    async def listen(self, channel: str) -> None:
+        await self.execute(f"listen {channel}")
+
+    async def notices(self, seconds: float) -> list[str]:
+        return [notice.payload async for notice in self.raw.notifies(timeout=seconds, stop_after=1)]
+
     def sever(self) -> None:
         try:
             with socket.socket(fileno=os.dup(self.raw.fileno())) as twin:
@@ -112,14 +118,28 @@ class PsycopgDriver:
         kwargs.setdefault("application_name", "brooq")
         return PsycopgSession(await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs))
 
-    async def borrow(self) -> PsycopgSession:
-        session = PsycopgSession(await self._pool.getconn(), self._pool)
+    async def borrow(self, *, checked: bool) -> PsycopgSession:
+        connection = await self._pool.getconn()
+        while checked and not await self._alive(connection):
+            await self._pool.putconn(connection)
+            await self.mend()
+            connection = await self._pool.getconn()
+        session = PsycopgSession(connection, self._pool)
         # It must not send a BEGIN of its own before ours.
         if not session.raw.autocommit:
             await session.raw.set_autocommit(True)
         return session
 
+    async def _alive(self, connection: Connection) -> bool:
+        try:
+            await AsyncConnectionPool.check_connection(connection)
+        except psycopg.Error:
+            return False
+        return True
+
     async def mend(self) -> None:
+        # Left alone the pool would find dead connections one by one, with a pause that doubles after each: five of them
+        # would outlast the caller's patience (fault 29).
         await self._pool.check()
 
 

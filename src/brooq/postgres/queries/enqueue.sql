@@ -4,8 +4,13 @@
 -- Arrays may be too short: unnest fills up with nulls, and null is the default of its column; what most jobs leave out
 -- is not sent at all. Parameters come out of subselects, so that the plan is the same for all of them and is kept.
 -- synchronous_commit is raised for this commit alone, since an acknowledged job is a promise; it is never lowered.
+--
+-- Wake-ups. An idle worker holds a shared advisory lock on its topics; whoever can have it exclusively, and gives it back
+-- at once, knows that nobody waits and tells nobody. Only otherwise is there a NOTIFY, once a topic and statement: it makes
+-- commits wait for each other, over all the database. Lock and unlock are one statement, which is safe behind a pooler.
 -- $1 ids, $2 topics, $3 payloads, $4 keys, $5 available_at, $6 priorities, $7 max_attempts, $8 tags (JSON arrays),
--- $9 metadata, $10 topic of the jobs that name none
+-- $9 metadata, $10 topic of the jobs that name none,
+-- $11 whether to wake workers
 with written as (
     insert into "brooq".job (id, topic, payload, idempotency_key, available_at, priority, max_attempts, tags, metadata)
     select new.id, coalesce(new.topic, $10::text), new.payload::jsonb, new.key, coalesce(new.available_at, now()),
@@ -19,6 +24,12 @@ with written as (
     where (select case when current_setting('synchronous_commit') in ('off', 'local', 'remote_write')
                        then set_config('synchronous_commit', 'on', true) else '' end) is not null
     on conflict do nothing
-    returning 1
+    returning topic, available_at <= now() as ready
+),
+woken as (
+    select case when pg_try_advisory_lock(hashtext('"brooq".'), hashtext(topic))
+                then pg_advisory_unlock(hashtext('"brooq".'), hashtext(topic))::text
+                else pg_notify('brooq_wakeups', '"brooq".' || topic)::text end as told
+    from (select distinct topic from written where ready and $11::boolean) as ready
 )
-select count(*) from written
+select count(*), (select count(told) from woken) from written

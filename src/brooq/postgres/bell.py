@@ -1,0 +1,65 @@
+"""The bell: how an idle worker hears of a job at its commit, over a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from brooq.postgres.session import Driver, Session
+from brooq.postgres.statement import Statements
+from brooq.postgres.trouble import translate
+from brooq.vocabulary.error import StoreRefused
+from brooq.vocabulary.message import text
+
+CHANNEL = "brooq_wakeups"
+
+
+class PostgresBell:
+    """Listens for the wake-ups of `enqueue.sql`."""
+
+    def __init__(self, driver: Driver, statements: Statements, schema: str, topics: Sequence[str]) -> None:
+        """Connects when it is first hung up. `schema` is the quoted name."""
+        self._driver = driver
+        self._statements = statements
+        self._topics = list(topics)
+        self._wanted = {f"{schema}.{topic}" for topic in topics}
+        self._session: Session | None = None
+
+    async def hang_up(self) -> None:
+        """Producers ring from now on. Raises StoreUnavailable; StoreRefused behind a pooler: no session to listen in."""
+        try:
+            if self._session is None:
+                self._session = await self._driver.connect()
+                await self._session.listen(CHANNEL)
+                ((pid,),) = await self._session.fetch("select pg_backend_pid()")
+                if pid != self._session.pid:
+                    raise StoreRefused(text("postgres.no_sessions"))
+            await self._session.fetch(self._statements.wait, [self._topics])
+        except self._driver.errors as error:
+            await self.close()
+            raise translate(error) from None
+
+    async def take_down(self) -> None:
+        """Producers ring no more. Raises StoreUnavailable."""
+        if self._session is None:
+            return
+        try:
+            await self._session.fetch(self._statements.wait_no_more, [self._topics])
+        except self._driver.errors as error:
+            await self.close()
+            raise translate(error) from None
+
+    async def wait(self, seconds: float) -> int:
+        """How often it has rung; waits until it rings, for at most so many seconds. Raises StoreUnavailable."""
+        assert self._session is not None, "it does not hang"
+        try:
+            told = await self._session.notices(seconds)
+        except self._driver.errors as error:
+            await self.close()
+            raise translate(error) from None
+        return sum(each in self._wanted for each in told)
+
+    async def close(self) -> None:
+        """Let go of the connection, and with it of whoever would ring."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()

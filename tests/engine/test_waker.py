@@ -1,0 +1,170 @@
+"""The waker: a hint at once while jobs are rare, none asked for while they come in crowds, and looking all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+
+from tests.engine.parts import memory, queue, until, until_state
+from tests.simulation.virtual import VirtualRuntime, virtual
+
+from brooq.engine.waker import CROWD, SETTLING, WINDOW, Waker
+from brooq.vocabulary.claim import Claim
+from brooq.vocabulary.error import StoreRefused, StoreUnavailable
+from brooq.vocabulary.job import Job, State
+
+
+class ScriptedBell:
+    """A bell that the test rings."""
+
+    def __init__(self) -> None:
+        self.hangs = False
+        self.closed = 0
+        self.errors: deque[Exception] = deque()
+        self._rung = 0
+        self._heard = asyncio.Event()
+
+    def ring(self, times: int = 1) -> None:
+        self._rung += times
+        self._heard.set()
+
+    async def hang_up(self) -> None:
+        if self.errors:
+            raise self.errors.popleft()
+        self.hangs = True
+
+    async def take_down(self) -> None:
+        self.hangs = False
+
+    async def wait(self, seconds: float) -> int:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._heard.wait()
+        except TimeoutError:
+            pass
+        self._heard.clear()
+        rung, self._rung = self._rung, 0
+        if self.errors:
+            raise self.errors.popleft()
+        return rung
+
+    async def close(self) -> None:
+        self.hangs = False
+        self.closed += 1
+
+
+class Ground:
+    """A waker with a scripted bell; when it nudged, and how many jobs were claimed."""
+
+    def __init__(self) -> None:
+        self.bell = ScriptedBell()
+        self.nudged: list[float] = []
+        self.claimed = 0
+        self.waker = Waker(self.bell, self._nudge, lambda: self.claimed, VirtualRuntime())
+        self.waker.start()
+
+    def _nudge(self) -> None:
+        self.nudged.append(asyncio.get_running_loop().time())
+
+    def nudges(self, count: int) -> bool:
+        return len(self.nudged) == count
+
+    async def settled(self) -> None:
+        await asyncio.sleep(sum(SETTLING) + 0.01)
+        self.nudged.clear()
+
+
+@virtual
+async def test_each_ring_is_a_look_at_once() -> None:
+    ground = Ground()
+    await ground.settled()
+    begun = asyncio.get_running_loop().time()
+    for number in range(1, 4):
+        ground.bell.ring()
+        await until(partial(ground.nudges, number))
+    assert asyncio.get_running_loop().time() - begun < 0.1
+    await ground.waker.stop()
+    assert ground.bell.closed
+
+
+@virtual
+async def test_after_it_is_hung_there_are_looks_for_who_did_not_see_it() -> None:
+    ground = Ground()
+    await asyncio.sleep(sum(SETTLING) + 0.01)
+    assert len(ground.nudged) == len(SETTLING) + 1
+    assert ground.bell.hangs
+    await ground.waker.stop()
+
+
+@virtual
+async def test_a_crowd_takes_the_bell_down_and_quiet_hangs_it_up_again() -> None:
+    ground = Ground()
+    await ground.settled()
+    ground.bell.ring(CROWD)
+    await until(lambda: not ground.bell.hangs)
+    for _ in range(50):  # jobs go on coming: it looks again and again
+        ground.claimed += 1
+        await asyncio.sleep(0.01)
+        assert not ground.bell.hangs
+    assert len(ground.nudged) > 50
+    begun = asyncio.get_running_loop().time()
+    await until(lambda: ground.bell.hangs)
+    assert asyncio.get_running_loop().time() - begun < 2 * WINDOW
+    await ground.waker.stop()
+
+
+@virtual
+async def test_many_rings_over_a_long_time_are_no_crowd() -> None:
+    ground = Ground()
+    await ground.settled()
+    for _ in range(CROWD * 2):
+        ground.bell.ring()
+        await asyncio.sleep(WINDOW / 20)
+        assert ground.bell.hangs
+    await ground.waker.stop()
+
+
+@virtual
+async def test_a_lost_bell_is_hung_up_again() -> None:
+    ground = Ground()
+    await ground.settled()
+    ground.bell.errors.append(StoreUnavailable("away"))
+    ground.bell.ring()
+    await until(lambda: not ground.bell.errors and ground.bell.hangs)
+    ground.nudged.clear()
+    ground.bell.ring()
+    await until(lambda: ground.nudged)
+    await ground.waker.stop()
+
+
+def test_where_there_can_be_none_it_ends() -> None:
+    @virtual
+    async def main() -> None:
+        ground = Ground()
+        ground.bell.errors.append(StoreRefused("a pooler"))
+        await until(lambda: ground.bell.closed)
+        await asyncio.sleep(10)
+        assert not ground.bell.hangs
+        await ground.waker.stop()
+
+    main()
+
+
+@virtual
+async def test_a_queue_has_one_while_it_runs() -> None:
+    store, bell = memory(), ScriptedBell()
+    store.bell = lambda topics: bell  # type: ignore[method-assign]
+
+    async def handler(claim: Claim) -> None:
+        pass
+
+    made = queue(store, handler, poll_interval=1000)
+    producer = queue(store)
+    async with made:
+        await asyncio.sleep(1)
+        await producer.enqueue(Job("t"))
+        assert (await until_state(store, State.PENDING)).state is State.PENDING
+        bell.ring()
+        await until_state(store, State.DONE, seconds=0.1)
+    assert bell.closed

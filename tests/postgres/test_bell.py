@@ -1,0 +1,135 @@
+"""Wake-ups on a real server: heard at the commit, over either driver, and only when somebody waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from brooq import Config, Job, Queue, StoreUnavailable
+from brooq.postgres import PostgresStore, open_pool, wrap_tx
+from brooq.postgres.bell import PostgresBell
+
+Driver = Literal["psycopg", "asyncpg"]
+SOON = 10.0
+"""Seconds that a ring may take on a busy machine."""
+
+
+@pytest.fixture(params=["psycopg", "asyncpg"])
+def driver(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest_asyncio.fixture
+async def store(dsn: str, driver: Driver) -> AsyncIterator[PostgresStore]:
+    async with open_pool(dsn, driver=driver) as pool:
+        yield PostgresStore(pool)
+
+
+@pytest_asyncio.fixture
+async def bell(store: PostgresStore) -> AsyncIterator[PostgresBell]:
+    made = store.bell(["t", "u"])
+    assert isinstance(made, PostgresBell)
+    await made.hang_up()
+    yield made
+    await made.close()
+
+
+async def test_an_enqueue_rings(store: PostgresStore, bell: PostgresBell) -> None:
+    assert await bell.wait(0) == 0
+    await store.enqueue(None, [Job("t")])
+    assert await bell.wait(SOON) == 1
+    await store.enqueue(None, [Job("t"), Job("t"), Job("u")])
+    rung = await bell.wait(SOON)
+    while rung < 2:
+        rung += await bell.wait(SOON)
+    assert rung == 2, "once a topic"
+
+
+async def test_what_nobody_here_can_start_does_not_ring(store: PostgresStore, bell: PostgresBell) -> None:
+    await store.enqueue(None, [Job("t", idempotency_key="k")])
+    assert await bell.wait(SOON) == 1
+    await store.enqueue(None, [Job("foreign")])
+    await store.enqueue(None, [Job("t", available_at=datetime.now(UTC) + timedelta(hours=1))])
+    await store.enqueue(None, [Job("t", idempotency_key="k")])
+    assert await bell.wait(0.2) == 0
+
+
+async def test_it_rings_at_the_commit(store: PostgresStore, bell: PostgresBell, dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await PostgresStore(store.pool).enqueue(wrap_tx(connection), [Job("t")])
+        assert await bell.wait(0.2) == 0
+        await connection.commit()
+    assert await bell.wait(SOON) == 1
+
+
+async def test_a_bell_that_was_taken_down_is_not_rung(store: PostgresStore, bell: PostgresBell) -> None:
+    await bell.take_down()
+    await store.enqueue(None, [Job("t")])
+    assert await bell.wait(0.2) == 0
+    await bell.hang_up()
+    await store.enqueue(None, [Job("t")])
+    assert await bell.wait(SOON) == 1
+
+
+async def test_several_workers_are_all_told(store: PostgresStore, bell: PostgresBell) -> None:
+    other = store.bell(["t"])
+    assert other is not None
+    await other.hang_up()
+    await store.enqueue(None, [Job("t")])
+    assert [await bell.wait(SOON), await other.wait(SOON)] == [1, 1]
+    await bell.take_down()
+    await store.enqueue(None, [Job("t")])
+    assert await other.wait(SOON) == 1
+    await other.close()
+
+
+async def test_a_lost_connection_is_said(store: PostgresStore, bell: PostgresBell, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
+                      " and datname = current_database() and query like '%advisory_lock_shared%'")  # fmt: skip
+    with pytest.raises(StoreUnavailable):
+        await bell.wait(SOON)
+    await bell.hang_up()
+    await store.enqueue(None, [Job("t")])
+    assert await bell.wait(SOON) == 1
+
+
+async def test_nothing_is_locked_when_nobody_waits(store: PostgresStore, dsn: str) -> None:
+    await store.enqueue(None, [Job("t")])
+    with psycopg.connect(dsn) as admin:
+        assert admin.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchone() == (0,)
+
+
+async def test_without_wake_ups_there_is_no_bell_and_nobody_rings(dsn: str, bell: PostgresBell) -> None:
+    async with open_pool(dsn) as pool:
+        silent = PostgresStore(pool, wakeups=False)
+        assert silent.bell(["t"]) is None
+        await silent.enqueue(None, [Job("t")])
+    assert await bell.wait(0.2) == 0
+
+
+async def test_where_statements_are_not_prepared_there_is_no_bell(dsn: str, driver: Driver) -> None:
+    async with open_pool(dsn, driver=driver, prepared=False) as pool:
+        assert PostgresStore(pool).bell(["t"]) is None
+
+
+async def test_a_job_of_another_process_starts_without_waiting_for_the_poll(dsn: str, driver: Driver) -> None:
+    async with open_pool(dsn, driver=driver) as pool, open_pool(dsn) as other:
+        queue, producer = Queue(PostgresStore(pool), Config(poll_interval=3600)), Queue(PostgresStore(other))
+        started = asyncio.Event()
+
+        @queue.kind("t")
+        async def handler(claim: Any) -> None:
+            started.set()
+
+        async with queue, asyncio.timeout(60):
+            for _ in range(5):
+                started.clear()
+                await producer.enqueue(Job("t"))
+                await started.wait()
