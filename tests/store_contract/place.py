@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, LiteralString, Protocol, TypeVar
+from typing import Any, Literal, LiteralString, Protocol, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -214,11 +214,11 @@ def memory() -> Place:
 
 
 @asynccontextmanager
-async def database(dsn: str) -> AsyncIterator[Place]:
+async def database(dsn: str, driver: Literal["psycopg", "asyncpg"] = "psycopg") -> AsyncIterator[Place]:
     """A place in a database."""
     async with (
         await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection,
-        open_pool(dsn, min_size=0, max_size=10) as pool,
+        open_pool(dsn, driver=driver, min_size=0, max_size=10) as pool,
     ):
         store = PostgresStore(pool)
         yield Place(store, PostgresGround(dsn, connection))
