@@ -136,7 +136,7 @@ def demo_app(settings: Settings) -> App:
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Queue]:
-        store = PostgresStore(settings.make_pool(), settings.schema)
+        store = PostgresStore(settings.make_pool(), settings.schema, wakeups=settings.wakeups)
         queue = Queue(store, settings.config)
         queue.register_kind(DEMO, demo)
         await store.driver.open()

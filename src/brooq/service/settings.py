@@ -57,6 +57,8 @@ class Settings:
     schema: str = "public"
     prepared: bool = True
     """Whether prepared statements may be used; off behind PgBouncer in transaction mode."""
+    wakeups: bool = True
+    """Whether enqueues wake idle workers; off leaves it all to polling."""
     http_addr: Address | None = Address("127.0.0.1", 8090)  # noqa: RUF009  frozen
     """None: no HTTP surface (`HTTP_ADDR=off`)."""
     http_token: Secret | None = None
@@ -272,6 +274,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "HTTP_TOKEN": Secret,
     "QUEUE_SCHEMA": _schema,
     "QUEUE_PREPARED": _switch,
+    "QUEUE_WAKEUPS": _switch,
     "QUEUE_DRIVER": _driver,
     "QUEUE_PROCESSES": _processes,
     "QUEUE_LOOP": _one_of(*LOOPS),

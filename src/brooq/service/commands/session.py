@@ -37,7 +37,7 @@ async def session(settings: Settings | None = None) -> AsyncIterator[Session]:
     """
     settings = settings or load(database=True)
     pool = settings.make_pool(max_size=2, driver="psycopg")
-    store = PostgresStore(pool, settings.schema)
+    store = PostgresStore(pool, settings.schema, wakeups=settings.wakeups)
     reader = Reader(store)
     try:
         await reach(store, settings)
