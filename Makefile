@@ -27,7 +27,7 @@ SOURCES = $(wildcard src tests bench examples)
 OPENSPEC_VERSION := 1.13.2
 OPENSPEC := .brooq/tools/openspec-$(OPENSPEC_VERSION)
 
-.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate
+.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate models
 .PHONY: spec-validate migrate-up migrate-status run lock clean
 
 help: ## show this list
@@ -72,6 +72,10 @@ bench: $(READY) ## jobs a second beside the raw SQL limit of this machine
 
 simulate: $(READY) ## run the engine under virtual time with injected faults (SEEDS=n)
 	@$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
+models: $(READY) ## search the lease protocol far and wide, and compare the statements with it at length
+	@$(PY) -m tests.models
+	@BROOQ_MODELS=full $(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/models $(ARGS)
 
 spec-validate: $(OPENSPEC)/.ready ## validate openspec/ with its own tool (needs Node.js 20.19 or newer)
 	@OPENSPEC_TELEMETRY=0 DO_NOT_TRACK=1 CI=true NO_COLOR=1 $(OPENSPEC)/node_modules/.bin/openspec validate --all --strict

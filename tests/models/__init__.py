@@ -1,0 +1,1 @@
+"""Models of the lease protocol: searched exhaustively, compared with the real statements, laid over real histories."""
