@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import json
 import os
 import re
 import shlex
@@ -72,11 +73,18 @@ async def execute(text: str, place: str, namespace: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-async def namespace(dsn: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, Any]]:
+async def namespace(dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
     """What the guide says the fragments find: `pool`, and everything of its first block. For the checks there is `run`."""
     monkeypatch.setenv("DATABASE_URL", dsn)
     async with open_pool(dsn) as pool:
-        names: dict[str, Any] = {"__name__": "guide", "asyncio": asyncio, "pool": pool, "dsn": dsn}
+        names: dict[str, Any] = {
+            "__name__": "guide",
+            "asyncio": asyncio,
+            "pool": pool,
+            "dsn": dsn,
+            "folder": tmp_path,
+            "json": json,
+        }
         await execute(SETUP.text, SETUP.where, names)
 
         async def run(*jobs: Job) -> list[JobRecord]:

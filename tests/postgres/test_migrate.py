@@ -72,17 +72,17 @@ def folder(tmp_path: Path) -> Path:
 def up(
     dsn: str, folder: Path, schema: str = "public", to: int | None = None, patience: float = 60
 ) -> list[MigrationStatus]:
-    with migrate._Migrator.open(dsn, schema, patience, folder) as migrator:
+    with migrate.Migrator.open(dsn, schema, patience, folder) as migrator:
         return migrator.up(to)
 
 
 def down(dsn: str, folder: Path, schema: str = "public", steps: int = 1) -> list[MigrationStatus]:
-    with migrate._Migrator.open(dsn, schema, 60, folder) as migrator:
+    with migrate.Migrator.open(dsn, schema, 60, folder) as migrator:
         return migrator.down(steps)
 
 
 def status(dsn: str, folder: Path, schema: str = "public") -> list[MigrationStatus]:
-    with migrate._Migrator.open(dsn, schema, 60, folder) as migrator:
+    with migrate.Migrator.open(dsn, schema, 60, folder) as migrator:
         return migrator.status()
 
 
@@ -248,7 +248,7 @@ def test_each_transaction_says_read_committed_whatever_the_default(empty_dsn: st
 def migrators(dsn: str, folder: Path, number: int) -> Iterator[list[subprocess.Popen[str]]]:
     code = (
         "import sys; from pathlib import Path; from brooq.postgres import migrate\n"
-        "with migrate._Migrator.open(sys.argv[1], 'public', 60, Path(sys.argv[2])) as migrator:\n"
+        "with migrate.Migrator.open(sys.argv[1], 'public', 60, Path(sys.argv[2])) as migrator:\n"
         "    sys.stdin.readline(); print([each.version for each in migrator.up(None)])\n"
     )
     processes = [

@@ -60,7 +60,7 @@ def up(dsn: str, schema: str = "public", *, to: int | None = None, patience: flo
     failure leaves the earlier ones applied. Raises SchemaError (a changed or unknown migration, a failing statement),
     StoreUnavailable (no connection, or `patience` seconds without the lock), ConfigError (DSN or schema name).
     """
-    with _Migrator.open(dsn, schema, patience, migration.folder()) as migrator:
+    with Migrator.open(dsn, schema, patience, migration.folder()) as migrator:
         return migrator.up(to)
 
 
@@ -69,19 +69,19 @@ def down(dsn: str, schema: str = "public", *, steps: int = 1, patience: float = 
 
     Taking back the first one leaves the schema without any trace of brooq. Errors as those of `up`.
     """
-    with _Migrator.open(dsn, schema, patience, migration.folder()) as migrator:
+    with Migrator.open(dsn, schema, patience, migration.folder()) as migrator:
         return migrator.down(steps)
 
 
 def status(dsn: str, schema: str = "public") -> list[MigrationStatus]:
     """How every migration stands, in order of version; changes nothing, and an absent schema is no error."""
-    with _Migrator.open(dsn, schema, PATIENCE, migration.folder()) as migrator:
+    with Migrator.open(dsn, schema, PATIENCE, migration.folder()) as migrator:
         return migrator.status()
 
 
 def script(schema: str = "public") -> str:
     """All migrations as one SQL text for psql and for other tools, with the records that `status` and a worker read."""
-    _check_name(schema)
+    check_name(schema)
     search_path = sql.SQL("set local search_path to {}, pg_temp;").format(sql.Identifier(schema)).as_string()
     parts = [sql.SQL("create schema if not exists {};").format(sql.Identifier(schema)).as_string()]
     for each in migration.load(migration.folder()):
@@ -95,12 +95,16 @@ def script(schema: str = "public") -> str:
     return "\n\n".join(parts) + "\n"
 
 
-class _Migrator:
+class Migrator:
     """One connection, one schema, one folder of files."""
 
-    def __init__(self, connection: Connection, schema: str, patience: float, source: Traversable) -> None:
+    def __init__(
+        self, connection: Connection, schema: str, patience: float, source: Traversable, beside: str | None = None
+    ) -> None:
+        """`beside` is another schema whose names the files may use too."""
         self._connection = connection
         self._schema = schema
+        self._beside = beside
         self._patience = patience
         self._files = {each.version: each for each in migration.load(source)}
         digest = hashlib.sha256(f"{TABLE}:{schema}".encode()).digest()
@@ -108,10 +112,14 @@ class _Migrator:
 
     @classmethod
     @contextmanager
-    def open(cls, dsn: str, schema: str, patience: float, source: Traversable) -> Iterator[_Migrator]:
-        _check_name(schema)
+    def open(
+        cls, dsn: str, schema: str, patience: float, source: Traversable, beside: str | None = None
+    ) -> Iterator[Migrator]:
+        """Connect for the length of a block; the driver's errors become ours."""
+        for name in (schema, *([] if beside is None else [beside])):
+            check_name(name)
         with connect(dsn) as connection:
-            migrator = cls(connection, schema, patience, source)
+            migrator = cls(connection, schema, patience, source, beside)
             try:
                 yield migrator
             except psycopg.OperationalError as error:
@@ -119,13 +127,15 @@ class _Migrator:
             except psycopg.Error as error:
                 raise SchemaError(mask(_first_line(error), dsn)) from None
 
-    def up(self, to: int | None) -> list[MigrationStatus]:
+    def up(self, to: int | None = None) -> list[MigrationStatus]:
+        """As the function of this name."""
         self._connection.read_only = False
         if to is not None and to not in self._files:
             raise SchemaError(text("migrate.no_such", version=to, latest=max(self._files, default=0)))
         return list(iter(lambda: self._patiently(lambda: self._step_up(to)), None))
 
     def down(self, steps: int) -> list[MigrationStatus]:
+        """As the function of this name."""
         self._connection.read_only = False
         done = []
         for _ in range(steps):
@@ -136,8 +146,14 @@ class _Migrator:
         return done
 
     def status(self) -> list[MigrationStatus]:
+        """As the function of this name."""
         with self._connection.transaction():
             return self._status()
+
+    def has_table(self, schema: str, name: str) -> bool:
+        """Whether there is such a table."""
+        where = "select 1 from pg_tables where schemaname = %s and tablename = %s"
+        return self._connection.execute(where, (schema, name)).fetchone() is not None
 
     def _step_up(self, to: int | None) -> MigrationStatus | None:
         """Apply the lowest migration that is not applied; None: all are."""
@@ -201,8 +217,7 @@ class _Migrator:
 
     def _status(self) -> list[MigrationStatus]:
         records: dict[int, tuple[str, str, datetime]] = {}
-        where = "select 1 from pg_tables where schemaname = %s and tablename = %s"
-        if self._connection.execute(where, (self._schema, TABLE)).fetchone():
+        if self.has_table(self._schema, TABLE):
             query = sql.SQL("select version, name, checksum, applied_at from {}").format(self._table())
             records = {version: (name, checksum, at) for version, name, checksum, at in self._connection.execute(query)}
         stands = []
@@ -214,9 +229,10 @@ class _Migrator:
         return stands
 
     def _run(self, each: Migration, statements: tuple[Statement, ...]) -> None:
-        """Run the statements with the schema alone in search_path, and leave no setting of the session behind."""
+        """Run the statements with the schemas alone in search_path, and leave no setting of the session behind."""
+        places = [sql.Identifier(name) for name in (self._schema, self._beside) if name is not None]
         path = sql.SQL("set {} search_path to {}, pg_temp").format(
-            sql.SQL("local" if each.transactional else "session"), sql.Identifier(self._schema)
+            sql.SQL("local" if each.transactional else "session"), sql.SQL(", ").join(places)
         )
         self._connection.execute(path)
         if each.transactional:
@@ -327,14 +343,15 @@ def _insert(table: sql.Identifier, each: Migration) -> sql.Composed:
     return sql.SQL("insert into {} (version, name, checksum) values ({})").format(table, values)
 
 
-def _check_name(schema: str) -> None:
+def check_name(schema: str) -> None:
+    """Raises ConfigError for a name that no schema can have."""
     # PostgreSQL cuts longer names silently, and two schemas would become one.
     # search_path reads "$user" as a variable even when quoted.
     if schema in {"", "$user"} or "\0" in schema or len(schema.encode("utf-8", "replace")) > _MAX_IDENTIFIER_BYTES:
         raise ConfigError([text("migrate.schema_name", schema=repr(schema), limit=_MAX_IDENTIFIER_BYTES)])
 
 
-def connect(dsn: str) -> Connection:
+def connect(dsn: str, application_name: str = "brooq migrate") -> Connection:
     """A connection for a step of a deployment. Raises ConfigError and StoreUnavailable; no error of it, nor an error that
     it was raised from, shows the password."""
     failure: ConfigError | StoreUnavailable
@@ -346,7 +363,7 @@ def connect(dsn: str) -> Connection:
             connect_timeout=10,
             prepare_threshold=None,
             client_encoding="utf8",
-            application_name="brooq migrate",
+            application_name=application_name,
         )
     except psycopg.ProgrammingError:
         # libpq quotes parts of the DSN here, and any part may be the password: nothing of it is passed on.

@@ -26,6 +26,7 @@ root = LazyGroup(
         "cancel": "brooq.service.commands.cancel:cancel",
         "stats": "brooq.service.commands.stats:stats",
         "check": "brooq.service.commands.check:check",
+        "verify": "brooq.service.commands.verify:verify",
         "local": "brooq.service.commands.local:local",
     },
     help=text("command.brooq"),

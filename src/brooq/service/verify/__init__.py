@@ -1,0 +1,1 @@
+"""The checker of histories behind `brooq verify`: what brooq promises, read off what was written down."""
