@@ -28,6 +28,7 @@ OPENSPEC_VERSION := 1.13.2
 OPENSPEC := .brooq/tools/openspec-$(OPENSPEC_VERSION)
 
 .PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate models
+.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate chaos chaos-full
 .PHONY: spec-validate migrate-up migrate-status run lock clean
 
 help: ## show this list
@@ -76,6 +77,12 @@ simulate: $(READY) ## run the engine under virtual time with injected faults (SE
 models: $(READY) ## search the lease protocol far and wide, and compare the statements with it at length
 	@$(PY) -m tests.models
 	@BROOQ_MODELS=full $(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/models $(ARGS)
+chaos: $(READY) ## kill, pause, cut and starve real processes, check every promise, and find every planted bug (ARGS)
+	@$(PY) -m tests.chaos $(ARGS)
+	@$(PY) -m tests.planted
+
+chaos-full: $(READY) ## the same for up to an hour: 10,000 jobs and 500 kills among others; writes docs/reliability.md
+	@$(PY) -m tests.chaos --full --report docs/reliability.md $(ARGS)
 
 spec-validate: $(OPENSPEC)/.ready ## validate openspec/ with its own tool (needs Node.js 20.19 or newer)
 	@OPENSPEC_TELEMETRY=0 DO_NOT_TRACK=1 CI=true NO_COLOR=1 $(OPENSPEC)/node_modules/.bin/openspec validate --all --strict

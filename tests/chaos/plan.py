@@ -1,0 +1,95 @@
+"""What is done to a system, and when: made from a seed alone, so that the same seed is the same schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+LEASE = 2.0
+REAPER = 0.5
+PROCESSES = 4
+SLOTS = 8
+TOPICS = ("fast", "medium", "long")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One fault: how many seconds after the start, on whom, for how long."""
+
+    at: float
+    kind: str
+    target: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One job that a producer sends. `keyed` jobs are sent by the other producer too."""
+
+    topic: str
+    payload: dict[str, Any]
+    keyed: bool
+    canceled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A workload and the faults it meets."""
+
+    name: str
+    faults: str
+    """Their numbers in the catalogue."""
+    jobs: int
+    kinds: Mapping[str, int]
+    """How often each kind of fault comes."""
+    every: float = 0.3
+    """The mean time between two faults, in seconds."""
+    seconds: tuple[float, float] = (0.3, 1.5)
+    """How long a fault lasts that lasts."""
+    proxied: bool = False
+    pooled: bool = False
+    tmpfs: bool = False
+    """The server's data are in a small file system of their own, which needs root."""
+    standby: bool = False
+    """A standby follows the server, and every acknowledged commit waits for it."""
+    freezing: int = 0
+    """How many jobs stop their whole process inside of `on_succeeded`."""
+    settings: Mapping[str, str | int | bool] = field(default_factory=dict)
+
+
+def steps(scenario: Scenario, seed: int) -> list[Step]:
+    """The faults in their order."""
+    random = Random(f"{scenario.name} {seed} faults")
+    kinds = [kind for kind, count in scenario.kinds.items() for _ in range(count)]
+    random.shuffle(kinds)
+    at, made = 0.5, []
+    for kind in kinds:
+        made.append(Step(round(at, 3), kind, random.randrange(1000), round(random.uniform(*scenario.seconds), 3)))
+        at += random.uniform(0.5, 1.5) * scenario.every
+    return made
+
+
+def orders(scenario: Scenario, seed: int) -> list[Order]:
+    """The standard workload: topics of three speeds, and every way to end."""
+    random = Random(f"{scenario.name} {seed} jobs")
+    return [_order(random, number, freeze=number < scenario.freezing) for number in range(scenario.jobs)]
+
+
+def _order(random: Random, number: int, *, freeze: bool) -> Order:
+    (topic,) = random.choices(TOPICS, (85, 14, 1))
+    wait = {"fast": random.uniform(0, 0.02), "medium": random.uniform(0.1, 0.5), "long": 2.5 * LEASE}[topic]
+    ways = {
+        "fail once": 10,
+        "fail": 5,
+        "cancel": 2,
+        "delay": 2,
+        "preserve": 2,
+        "chain": 10,
+        "effect": 10,
+        "succeed": 59,
+    }
+    (way,) = random.choices(list(ways), list(ways.values()))
+    payload = {"number": number, "do": "freeze" if freeze else way, "wait": round(wait, 4)}
+    return Order(topic, payload, random.random() < 0.2, random.random() < 0.01)

@@ -1,0 +1,84 @@
+"""The worker processes of a chaos run: made, killed, stopped, woken, by their numbers alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Processes:
+    """The nursery and its living children."""
+
+    def __init__(self, folder: Path, dsn: str, *, prepared: bool) -> None:
+        """Nothing is started."""
+        self.alive: list[int] = []
+        self._folder = folder
+        self._order = json.dumps({"dsn": dsn, "prepared": prepared}) + "\n"
+        self._lock = asyncio.Lock()
+        self._nursery: asyncio.subprocess.Process | None = None
+
+    async def start(self, count: int) -> None:
+        """Start the nursery and so many processes."""
+        self._nursery = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.chaos.nursery", str(self._folder),
+            cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        for _ in range(count):
+            await self.spawn()
+
+    async def spawn(self) -> int:
+        """One more process; answers its number."""
+        nursery = self._nursery
+        assert nursery is not None
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        async with self._lock:
+            nursery.stdin.write(self._order.encode())
+            await nursery.stdin.drain()
+            pid = int(await nursery.stdout.readline())
+        self.alive.append(pid)
+        return pid
+
+    async def replace(self, pid: int, number: signal.Signals) -> None:
+        """End a process and start another one in its place."""
+        self.alive.remove(pid)
+        self.send(pid, number)
+        if number is not signal.SIGKILL:
+            while self.state(pid) not in {"", "Z"}:  # noqa: ASYNC110  a foreign child tells nobody of its end
+                await asyncio.sleep(0.01)
+        await self.spawn()
+
+    def send(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal to a process of ours, if it is still there."""
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+
+    def state(self, pid: int) -> str:
+        """As the system has it: R, S, T (stopped), Z; empty when it is gone."""
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return ""
+
+    def stopped(self) -> list[int]:
+        """Those that stand still."""
+        return [pid for pid in self.alive if self.state(pid) == "T"]
+
+    async def end(self) -> None:
+        """Kill what is left, and the nursery with it."""
+        for pid in self.alive:
+            self.send(pid, signal.SIGKILL)
+        self.alive = []
+        if self._nursery is not None:
+            assert self._nursery.stdin is not None
+            self._nursery.stdin.close()
+            await self._nursery.wait()

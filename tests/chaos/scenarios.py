@@ -1,0 +1,46 @@
+"""The runs of both tiers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.chaos.plan import LEASE, Scenario
+
+KILLS = Scenario("kills", "F1", 2000, {"kill": 60}, every=0.25)
+
+QUICK = (
+    KILLS,
+    Scenario("pauses", "F3", 300, {"pause": 8}, every=0.6, seconds=(1.1 * LEASE, 1.5 * LEASE)),
+    Scenario("deploys", "F40", 300, {"stop": 8}, every=0.4),
+    Scenario("cuts", "F5", 400, {"cut": 15}, every=0.2),
+    Scenario("crashes", "F6", 300, {"crash": 2}, every=1.5),
+    Scenario("immediate-stops", "F7", 300, {"immediate": 2}, every=1.5, seconds=(0.0, 1.0)),
+    Scenario("network", "F8 F9 F10", 300, {"reset": 4, "black_hole": 1, "delay": 1}, every=0.8, proxied=True),
+    Scenario("lost-answers", "F11", 400, {"eat": 20}, every=0.15, proxied=True),
+    Scenario("frozen-callbacks", "F22", 200, {}, freezing=2),
+    Scenario("pooler", "F32", 400, {"kill": 5}, every=0.4, pooled=True),
+    Scenario("failover", "F25", 300, {"fail_over": 1}, every=1.0, proxied=True, standby=True),
+    Scenario("full", "F20 F27", 300, {"fill": 1, "read_only": 1}, every=1.0, settings={"max_connections": 40}),
+    Scenario("full-disk", "F13 F14", 300, {"fill_disk": 1}, every=1.0, tmpfs=True,
+             settings={"max_wal_size": "32MB", "min_wal_size": "32MB", "shared_buffers": "32MB"}),
+)  # fmt: skip
+
+_MORE = {
+    "kills": (10_000, {"kill": 500}),
+    "pauses": (3000, {"pause": 200}),
+    "deploys": (3000, {"stop": 200}),
+    "cuts": (10_000, {"cut": 300}),
+    "crashes": (3000, {"crash": 20}),
+    "immediate-stops": (10_000, {"immediate": 30}),
+    "network": (5000, {"reset": 100, "black_hole": 10, "delay": 10}),
+    "lost-answers": (5000, {"eat": 1000}),
+    "frozen-callbacks": (500, {}),
+    "pooler": (5000, {"kill": 50}),
+    "failover": (3000, {"fail_over": 1}),
+    "full": (2000, {"fill": 5, "read_only": 5}),
+    "full-disk": (1000, {"fill_disk": 5}),
+}
+FULL = tuple(
+    replace(each, jobs=_MORE[each.name][0], kinds=_MORE[each.name][1], freezing=each.freezing * 5) for each in QUICK
+)
+"""The same faults, as many as an hour allows."""

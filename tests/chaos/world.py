@@ -1,0 +1,291 @@
+"""One chaos run: the standard workload on real processes, faults by a plan, and the checker's verdict at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.chaos.measure import recoveries
+from tests.chaos.plan import LEASE, PROCESSES, REAPER, Order, Scenario, Step, orders, steps
+from tests.chaos.pooler import pooled
+from tests.chaos.processes import ROOT, Processes
+from tests.chaos.server import Server, tmpfs
+from tests.proxy import Mode, Proxy
+
+from brooq import Job, Queue
+from brooq.postgres import PostgresStore, audit, migrate, open_pool
+from brooq.service.journal import Lines, ProducerLog
+from brooq.service.verify.inspection import Inspection, Sources, inspect
+from brooq.service.verify.life import Rules
+from brooq.vocabulary.error import StoreError
+
+__all__ = ["ROOT", "Result", "World", "opened", "run"]
+PATIENCE = 180.0
+"""How many seconds after the last fault the queue may take to come to rest."""
+MARKERS = (b"with settled as (", b"insert into ", b"for no key update of job skip locked", b"commit")
+"""Whose answers are eaten: outcomes and claims, jobs, renewals, closing transactions."""
+LEFT = "select count(*) from job where state in ('pending', 'processing', 'failed')"
+
+
+@dataclass
+class Result:
+    """What a run has come to."""
+
+    scenario: str
+    faults: str
+    seed: int
+    jobs: int
+    done: dict[str, int]
+    """How often each fault was done."""
+    seconds: float
+    inspection: Inspection
+    recovery: list[float]
+    """From a kill until the job was back in circulation, in seconds."""
+    rest: float
+    """From the last fault until nothing was left, in seconds."""
+    folder: Path
+    eaten: int = 0
+
+    @property
+    def violations(self) -> int:
+        """How many the checker has found."""
+        return self.inspection.violations
+
+
+@dataclass
+class World:
+    """Everything of one run."""
+
+    scenario: Scenario
+    seed: int
+    folder: Path
+    server: Server
+    processes: Processes
+    queue: Queue
+    proxy: Proxy | None
+    faults: Lines
+    done: dict[str, int] = field(default_factory=dict)
+    random: Random = field(default_factory=Random)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    # --- faults ---
+
+    async def strike(self, step: Step) -> None:
+        """One fault."""
+        target: object = None
+        match step.kind:
+            case "kill" | "stop":
+                target = self.processes.alive[step.target % len(self.processes.alive)]
+                self._note(step, target)
+                await self.processes.replace(target, signal.SIGKILL if step.kind == "kill" else signal.SIGTERM)
+                return
+            case "pause":
+                target = self.processes.alive[step.target % len(self.processes.alive)]
+                self.processes.send(target, signal.SIGSTOP)
+                self._later(self._wake(target, step.seconds))
+            case "cut":
+                await self.server.cut(self.random)
+            case "crash" | "immediate" | "read_only" | "fill" | "fill_disk" | "fail_over":
+                self._note(step, target)
+                await self._server_fault(step)
+                return
+            case _:
+                self._proxy_fault(step)
+        self._note(step, target)
+
+    async def _server_fault(self, step: Step) -> None:
+        server = self.server
+        match step.kind:
+            case "crash":
+                await server.crash(self.random)
+            case "immediate":
+                await server.immediate(step.seconds)
+            case "read_only":
+                await server.read_only(step.seconds)
+            case "fill":
+                await server.fill(step.seconds)
+            case "fail_over":
+                await server.fail_over()
+                assert self.proxy is not None
+                self.proxy.target = server.dsn
+                self.proxy.reset()
+            case "fill_disk":
+                await server.fill_disk(server.local.path, step.seconds)
+
+    def _proxy_fault(self, step: Step) -> None:
+        proxy = self.proxy
+        assert proxy is not None
+        match step.kind:
+            case "reset":
+                proxy.reset()
+            case "black_hole":
+                proxy.mode = Mode.BLACK_HOLE
+                self._later(self._pass(step.seconds, cut=True))
+            case "delay":
+                proxy.delay = 0.1
+                self._later(self._pass(step.seconds, cut=False))
+            case "eat":
+                proxy.marker = MARKERS[step.target % len(MARKERS)]
+                proxy.eat += 1
+            case kind:
+                raise AssertionError(kind)
+
+    async def _pass(self, seconds: float, *, cut: bool) -> None:
+        assert self.proxy is not None
+        await asyncio.sleep(seconds)
+        self.proxy.mode, self.proxy.delay = Mode.PASS, 0.0
+        if cut:
+            self.proxy.reset()
+
+    async def _wake(self, pid: int, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self.processes.send(pid, signal.SIGCONT)
+
+    async def _thaw(self) -> None:
+        """Wake whoever has stopped himself, after longer than a lease."""
+        while True:
+            for pid in self.processes.stopped():
+                self.faults.write("freeze", {"target": pid})
+                self.done["freeze"] = self.done.get("freeze", 0) + 1
+                await asyncio.sleep(1.5 * LEASE)
+                self.processes.send(pid, signal.SIGCONT)
+            await asyncio.sleep(0.1)
+
+    def _note(self, step: Step, target: object) -> None:
+        self.done[step.kind] = self.done.get(step.kind, 0) + 1
+        self.faults.write(step.kind, {"target": target, "seconds": step.seconds})
+
+    def _later(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- the run ---
+
+    async def live(self) -> float:
+        """Send everything, do everything; answers how long it took until nothing was left after the last fault."""
+        loop = asyncio.get_running_loop()
+        thaw = asyncio.ensure_future(self._thaw()) if self.scenario.freezing else None
+        try:
+            every, began = orders(self.scenario, self.seed), loop.time()
+            sending = [asyncio.ensure_future(self._produce(side, every)) for side in range(2)]
+            for step in steps(self.scenario, self.seed):
+                await asyncio.sleep(max(0.0, began + step.at - loop.time()))
+                await self.strike(step)
+            await asyncio.gather(*sending, *self._tasks)
+            last = loop.time()
+            while (left := (await self.server.ask(LEFT))[0][0]) and loop.time() < last + PATIENCE:  # noqa: ASYNC110
+                await asyncio.sleep(0.05 if left < 50 else 0.2)
+            return loop.time() - last
+        finally:
+            if thaw is not None:
+                thaw.cancel()
+
+    async def _produce(self, side: int, every: list[Order]) -> None:
+        """Jobs are shared out by turns; those with keys are sent from both sides. What is unknown is sent again."""
+        log = ProducerLog(self.folder / "producers.jsonl")
+        random = Random(f"{self.scenario.name} {self.seed} producer {side}")
+        for order in every:
+            number = order.payload["number"]
+            if number % 2 != side and not order.keyed:
+                continue
+            job = Job(order.topic, order.payload, f"key {number}" if order.keyed else "")
+            while True:
+                try:
+                    answer = await log.enqueue(self.queue, job)
+                    break
+                except StoreError:
+                    await asyncio.sleep(0.1)
+            if order.canceled and number % 2 == side:
+                self._later(self._cancel(answer.id, random.uniform(0, 1)))
+        log.close()
+
+    async def _cancel(self, id: Any, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        while True:
+            try:
+                await self.queue.cancel(id)
+            except StoreError:
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+@asynccontextmanager
+async def opened(scenario: Scenario, seed: int, folder: Path) -> AsyncIterator[World]:
+    """A server, workers, a producer's queue, and what stands between them."""
+    async with AsyncExitStack() as stack:
+        place = folder / "pg"
+        place.mkdir()
+        if scenario.tmpfs:
+            stack.enter_context(tmpfs(place, 160))
+        server = Server(place, scenario.settings)
+        await server.start()
+        stack.push_async_callback(server.stop)
+        await asyncio.to_thread(migrate.up, server.dsn)
+        await asyncio.to_thread(audit.install, server.dsn)
+        await server.ask("checkpoint")
+        if scenario.standby:
+            second = folder / "standby"
+            second.mkdir()
+            await server.follow(second)
+            assert server.standby is not None
+            stack.push_async_callback(server.standby.stop)
+        dsn, proxy = server.dsn, None
+        if scenario.proxied:
+            proxy = await stack.enter_async_context(Proxy(server.dsn))
+            dsn = proxy.dsn
+        if scenario.pooled:
+            dsn = stack.enter_context(pooled(dsn, folder))
+        prepared = not (scenario.pooled or scenario.proxied)
+        processes = Processes(folder, dsn, prepared=prepared)
+        stack.push_async_callback(processes.end)
+        pool = await stack.enter_async_context(open_pool(dsn, min_size=0, max_size=4, prepared=prepared, timeout=5))
+        store = PostgresStore(pool)
+        stack.push_async_callback(store.close)
+        await processes.start(PROCESSES)
+        faults = Lines(folder / "faults.jsonl")
+        stack.callback(faults.close)
+        random = Random(f"{scenario.name} {seed} targets")
+        yield World(scenario, seed, folder, server, processes, Queue(store), proxy, faults, random=random)
+
+
+async def run(scenario: Scenario, seed: int) -> Result:
+    """One run from its first job to the verdict. The folder of its logs stays when a promise was broken."""
+    folder = _folder()
+    began = time.monotonic()
+    async with opened(scenario, seed, folder) as world:
+        rest = await world.live()
+        await world.processes.end()
+        sources = Sources(
+            world.server.dsn,
+            journal=[folder / "journal.jsonl"],
+            producers=[folder / "producers.jsonl"],
+            faults=[folder / "faults.jsonl"],
+        )
+        rules = Rules(ttl=86400.0, slack=LEASE + REAPER, skew=0.5, drained=True)
+        inspection = await asyncio.to_thread(inspect, sources, rules)
+        recovery = await asyncio.to_thread(recoveries, world.server.dsn, folder / "faults.jsonl")
+        eaten = 0 if world.proxy is None else world.proxy.eaten
+    seconds = time.monotonic() - began
+    if not inspection.violations:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Result(
+        scenario.name, scenario.faults, seed, scenario.jobs, world.done, seconds, inspection, recovery, rest, folder, eaten
+    )  # fmt: skip
+
+
+def _folder() -> Path:
+    """Short enough for a socket, and open to the account that the server may run under."""
+    folder = Path(tempfile.mkdtemp(prefix="brooq-chaos-", dir="/tmp"))
+    folder.chmod(0o755)
+    return folder
