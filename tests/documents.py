@@ -17,7 +17,10 @@ GUIDE = ROOT / "docs" / "en" / "guide.md"
 ARCHITECTURE = ROOT / "docs" / "en" / "architecture.md"
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 SECURITY = ROOT / "SECURITY.md"
-DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", SECURITY, GUIDE, ARCHITECTURE, *DECISIONS]
+RELIABILITY = ROOT / "docs" / "reliability.md"
+DOCUMENTS = [
+    README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", SECURITY, GUIDE, ARCHITECTURE, RELIABILITY, *DECISIONS
+]  # fmt: skip
 
 _BLOCK = re.compile(
     r"^```(?P<language>\w*)\n(?P<text>.*?)^```\n(?:<!-- then\n(?P<then>.*?)^-->\n)?", re.DOTALL | re.MULTILINE

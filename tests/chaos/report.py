@@ -26,8 +26,8 @@ its end, and `brooq verify` reads the audit, the journal of the handlers and the
 Tier {tier}, seed {seed}, commit {commit}, PostgreSQL {version}.
 """
 
-PROOF = """{score} (`python -m tests.planted`): each is a piece of the real statements or of the engine replaced, with a
-schedule that shows it for certain and that the original passes.
+PROOF = """{score} (`python -m tests.planted`): each is a piece of the real statements or of the
+engine replaced, with a schedule that shows it for certain and that the original passes.
 """
 
 

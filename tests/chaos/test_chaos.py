@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.plan import Scenario, orders, steps
+from tests.chaos.report import page
 from tests.chaos.scenarios import FULL, KILLS, QUICK
 from tests.chaos.server import tmpfs
 from tests.chaos.world import run
+from tests.documents import RELIABILITY, table
 
 from brooq.service.verify.ledger import NEEDS
 from brooq.service.verify.report import show
@@ -68,3 +70,13 @@ def test_the_workload_is_the_standard_one() -> None:
     full = next(each for each in FULL if each.name == KILLS.name)
     assert (KILLS.jobs, KILLS.kinds["kill"]) == (2000, 60)
     assert (full.jobs, full.kinds["kill"]) == (10_000, 500)
+
+
+def test_the_published_page_knows_every_run_and_every_promise() -> None:
+    text = RELIABILITY.read_text(encoding="utf-8")
+    assert text.startswith(page([], tier="", seed=0, commit="", version="", score="").partition("\nTier")[0])
+    runs = {row[0]: row for row in table(RELIABILITY, "run")}
+    assert set(runs) == {each.name for each in QUICK}
+    assert {row[7] for row in runs.values()} == {"0"}
+    assert [row[0] for row in table(RELIABILITY, "promise")] == list(NEEDS)
+    assert {row[3] for row in table(RELIABILITY, "promise")} == {"0"}

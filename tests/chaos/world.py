@@ -31,7 +31,7 @@ from brooq.vocabulary.error import StoreError
 __all__ = ["ROOT", "Result", "World", "opened", "run"]
 PATIENCE = 180.0
 """How many seconds after the last fault the queue may take to come to rest."""
-MARKERS = (b"with settled as (", b"insert into ", b"for no key update of job skip locked", b"commit")
+MARKERS = (b"with settled as (", b"insert into ", b"for no key update of job skip locked", b"COMMIT")
 """Whose answers are eaten: outcomes and claims, jobs, renewals, closing transactions."""
 LEFT = "select count(*) from job where state in ('pending', 'processing', 'failed')"
 
@@ -177,8 +177,11 @@ class World:
         thaw = asyncio.ensure_future(self._thaw()) if self.scenario.freezing else None
         try:
             every, began = orders(self.scenario, self.seed), loop.time()
-            sending = [asyncio.ensure_future(self._produce(side, every)) for side in range(2)]
-            for step in steps(self.scenario, self.seed):
+            plan = steps(self.scenario, self.seed)
+            # Jobs come for as long as faults do: a fault that meets an empty queue shows nothing.
+            span = plan[-1].at + plan[-1].seconds if plan else 0.0
+            sending = [asyncio.ensure_future(self._produce(side, every, began, span)) for side in range(2)]
+            for step in plan:
                 await asyncio.sleep(max(0.0, began + step.at - loop.time()))
                 await self.strike(step)
             await asyncio.gather(*sending, *self._tasks)
@@ -190,7 +193,7 @@ class World:
             if thaw is not None:
                 thaw.cancel()
 
-    async def _produce(self, side: int, every: list[Order]) -> None:
+    async def _produce(self, side: int, every: list[Order], began: float, span: float) -> None:
         """Jobs are shared out by turns; those with keys are sent from both sides. What is unknown is sent again."""
         log = ProducerLog(self.folder / "producers.jsonl")
         random = Random(f"{self.scenario.name} {self.seed} producer {side}")
@@ -198,6 +201,8 @@ class World:
             number = order.payload["number"]
             if number % 2 != side and not order.keyed:
                 continue
+            due = began + span * number / len(every)
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
             job = Job(order.topic, order.payload, f"key {number}" if order.keyed else "")
             while True:
                 try:

@@ -67,6 +67,7 @@ def _update(life: Life, line: Change, ledger: Ledger) -> None:
     _follow(life, old, line, ledger)
     life.version = new
     checked = ledger.checked
+    checked["C5"] += 1
     checked["C7"] += 1
     checked["C12"] += 1
     if (line.locked_by is None) != (line.locked_until is None) or (
@@ -91,10 +92,8 @@ def _update(life: Life, line: Change, ledger: Ledger) -> None:
             _claimed(life, line, ledger)
         else:
             _moved(life, line, ledger)
-    else:
-        checked["C5"] += 1
-        if old != new:
-            ledger.violate("C5", life.job, "verify.overwritten", line.at, old=line.old_state, new=line.state)
+    elif old != new:
+        ledger.violate("C5", life.job, "verify.overwritten", line.at, old=line.old_state, new=line.state)
     if line.state in TERMINAL and line.old_state != line.state:
         life.endings += 1
 
