@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, LiteralString
 
 import psycopg
-from tests.chaos.standby import Standby
+from tests.recovery.standby import follows, make_standby, promote
 
 from brooq.postgres.local import LocalPostgres
 from brooq.postgres.local.cluster import alive
@@ -39,7 +39,7 @@ class Server:
         """Not started."""
         self.local = LocalPostgres(folder, settings={**SETTINGS, **settings})
         self.down = asyncio.Lock()
-        self.standby: Standby | None = None
+        self.standby: LocalPostgres | None = None
         self._moved = ""
 
     @property
@@ -104,9 +104,12 @@ class Server:
             await self.start()
 
     async def follow(self, folder: Path) -> None:
-        """Give it a standby that every acknowledged commit waits for."""
-        self.standby = Standby(self.dsn, folder)
-        await self.standby.start()
+        """Give it a standby in a new folder, that every acknowledged commit waits for."""
+        self.standby = await asyncio.to_thread(make_standby, self.local, folder, {"fsync": False})
+        await asyncio.to_thread(self.standby.start)
+        await self.ask("alter system set synchronous_standby_names = '*'", "select pg_reload_conf()")
+        while not await asyncio.to_thread(follows, self.dsn):  # noqa: ASYNC110  the server has no event to wait for
+            await asyncio.sleep(0.05)
 
     async def fail_over(self) -> None:
         """The server dies for good, and its standby takes its place."""
@@ -114,7 +117,7 @@ class Server:
             assert self.standby is not None
             os.kill(self.local.pid, signal.SIGQUIT)
             await self.stop()
-            await self.standby.promote()
+            await asyncio.to_thread(promote, self.standby.dsn)
             self._moved = self.standby.dsn
 
     async def read_only(self, seconds: float) -> None:

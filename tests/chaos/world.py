@@ -16,9 +16,9 @@ from typing import Any
 
 from tests.chaos.measure import recoveries
 from tests.chaos.plan import LEASE, PROCESSES, REAPER, Order, Scenario, Step, orders, steps
-from tests.chaos.pooler import pooled
 from tests.chaos.processes import ROOT, Processes
 from tests.chaos.server import Server, tmpfs
+from tests.pooler import Pooler
 from tests.proxy import Mode, Proxy
 
 from brooq import Job, Queue
@@ -240,17 +240,15 @@ async def opened(scenario: Scenario, seed: int, folder: Path) -> AsyncIterator[W
         await asyncio.to_thread(audit.install, server.dsn)
         await server.ask("checkpoint")
         if scenario.standby:
-            second = folder / "standby"
-            second.mkdir()
-            await server.follow(second)
+            await server.follow(folder / "standby")
             assert server.standby is not None
-            stack.push_async_callback(server.standby.stop)
+            stack.callback(server.standby.stop)
         dsn, proxy = server.dsn, None
         if scenario.proxied:
             proxy = await stack.enter_async_context(Proxy(server.dsn))
             dsn = proxy.dsn
         if scenario.pooled:
-            dsn = stack.enter_context(pooled(dsn, folder))
+            dsn = stack.enter_context(Pooler(dsn, folder)).dsn
         prepared = not (scenario.pooled or scenario.proxied)
         processes = Processes(folder, dsn, prepared=prepared)
         stack.push_async_callback(processes.end)

@@ -237,9 +237,9 @@ def handler_run_twice(_: Stage) -> Any:
     """A claim is given to two handlers."""
     original = Attempt.run
 
-    async def run(self: Any, ended: Any) -> None:
+    async def run(self: Attempt) -> None:
         await self.kind.handler(self.claim)
-        await original(self, ended)
+        await original(self)
 
     return mutant.planted(Attempt, "run", run)
 

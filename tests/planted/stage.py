@@ -19,6 +19,7 @@ from brooq import Enqueued, Job, State
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import Hold, Taken
 from brooq.postgres import PostgresStore, audit, open_pool
+from brooq.postgres.marks import Marks
 from brooq.service.journal import Journal, ProducerLog
 from brooq.service.verify.inspection import Inspection, Sources, inspect
 from brooq.service.verify.life import Rules
@@ -70,7 +71,8 @@ class Stage:
         return answer
 
     async def claim(self, worker: str = "w", lease: timedelta = HOUR, limit: int = 1) -> list[Taken]:
-        """A worker claims, and its handlers start."""
+        """A worker claims, and its handlers start. It looks from the beginning, as one that has just come does."""
+        self.store._marks = Marks()
         taken = (await self.store.exchange(worker, [], [TOPIC], limit, lease)).taken
         for each in taken:
             self.begin(each, worker)
@@ -143,12 +145,6 @@ class Stage:
             await renewer.renew(worker, [Hold(taken.id, taken.token)], lease)
         finally:
             await renewer.close()
-
-    async def effect(self, tx: Any, taken: Taken) -> None:
-        """What `on_succeeded` would write."""
-        await tx.connection.execute(
-            "insert into public_audit.effect (job_id, claim_seq) values (%s, %s)", [taken.id, taken.token]
-        )
 
     async def crash(self) -> None:
         """The server dies without writing what it has only in memory, and comes back."""

@@ -12,7 +12,8 @@ from tests.planted.stage import HOUR, MOMENT, TOPIC, Bug, Plant, Stage
 from brooq import Job, State
 from brooq.engine.outcome import Outcome
 
-FENCE = "job.state = 'processing' and job.locked_by = $1 and job.claim_seq = outcome.token"
+STATE = "job.state is not distinct from 'processing' and "
+FENCE = STATE + "job.locked_by = $1 and job.claim_seq = outcome.token"
 SETTLE = "state = 'processing' and locked_by = $1::text and claim_seq = $3::bigint"
 HELD = "job.state = 'processing' and job.locked_by = $1 and job.claim_seq = held.token\n    order"
 RAISED = "set_config('synchronous_commit', 'on', true)"
@@ -115,14 +116,17 @@ async def acknowledged_closing(stage: Stage) -> None:
 async def rivals(stage: Stage) -> None:
     """A claim looks at a row that another one has taken and not committed yet."""
     await stage.enqueue()
-    rival = await stage.store.begin()
-    async with psycopg.AsyncRawCursor(rival.connection) as cursor:  # type: ignore[arg-type]
-        await cursor.execute(stage.store._statements.exchange, ["rival", [], [], [], [], [], [], [TOPIC], 1, HOUR])
-        assert len(await cursor.fetchall()) == 1
-    second = asyncio.ensure_future(stage.claim())
-    await waiting_or_done(stage, second)
-    await rival.commit()
-    await second
+    async with (
+        await psycopg.AsyncConnection.connect(stage.dsn) as rival,
+        psycopg.AsyncRawCursor(rival) as cursor,
+    ):
+        nothing: list[list[Any]] = [[]] * 6
+        await cursor.execute(stage.store._statements.exchange, ["rival", *nothing, [TOPIC], 1, HOUR, [], [], [], []])
+        assert len(await cursor.fetchall()) == 2  # the job, and the summary
+        second = asyncio.ensure_future(stage.claim())
+        await waiting_or_done(stage, second)
+        await rival.commit()
+        await second
 
 
 async def waiting_or_done(stage: Stage, task: asyncio.Task[Any]) -> None:
@@ -154,8 +158,8 @@ async def in_order(stage: Stage) -> None:
     for minutes in (3, 2, 1):
         await stage.enqueue(available_at=datetime.now(UTC) - timedelta(minutes=minutes))
     for _ in range(3):
-        (taken,) = await stage.claim()
-        await stage.end(taken)
+        for taken in await stage.claim():
+            await stage.end(taken)
 
 
 async def by_priority(stage: Stage) -> None:
@@ -163,8 +167,8 @@ async def by_priority(stage: Stage) -> None:
     for priority in (5, 0):
         await stage.enqueue(priority=priority)
     for _ in range(2):
-        (taken,) = await stage.claim()
-        await stage.end(taken)
+        for taken in await stage.claim():
+            await stage.end(taken)
 
 
 # --- leases ---
@@ -289,7 +293,10 @@ def altered(*statements: Any) -> Plant:
 
 
 async def preserve_below_zero(stage: Stage) -> None:
-    stage.weaken("exchange", ("greatest(job.attempts - outcome.refund, 0)", "job.attempts - outcome.refund"))
+    stage.weaken(
+        "exchange",
+        ("greatest(job.attempts - coalesce(outcome.refund, 0), 0)", "job.attempts - coalesce(outcome.refund, 0)"),
+    )
     await stage.alter("alter table job drop constraint job_attempts_check")
 
 
@@ -326,10 +333,10 @@ BUGS = (
     Bug("exchange_guard_without_owner", ["C4", "C10"],
         weak("exchange", without(FENCE, " and job.locked_by = $1", " and job.claim_seq = outcome.token")),
         foreign_outcome),
-    Bug("exchange_guard_without_state", ["C5"], weak("exchange", without(FENCE, "job.state = 'processing' and ")),
+    Bug("exchange_guard_without_state", ["C5"], weak("exchange", without(FENCE, STATE)),
         outcome_twice),
     Bug("exchange_guard_by_id_alone", ["C4", "C5", "C10"], weak("exchange", (FENCE, "true")), stale_outcome),
-    Bug("exchange_overwrites_canceled", ["C5"], weak("exchange", without(FENCE, "job.state = 'processing' and ")),
+    Bug("exchange_overwrites_canceled", ["C5"], weak("exchange", without(FENCE, STATE)),
         canceled_while_running),
     Bug("closing_guard_without_seq", ["C4"], weak("settle", (SETTLE, SETTLE.replace("claim_seq = $3", "0 < $3"))),
         stale_closing),
@@ -341,7 +348,9 @@ BUGS = (
     Bug("dead_without_a_reason", ["C9"],
         weak("exchange", ("coalesce(outcome.error, job.last_error)", "job.last_error")), failed_to_death),
     Bug("claim_without_recheck", ["C3"],
-        weak("exchange", ("for no key update skip locked", "")), rivals),
+        weak("exchange", ("for no key update skip locked", ""), ("select found.ctid", "select found.id"),
+             ("select job.ctid", "select job.id"),
+             ("job.ctid = any(array(select ctid from ready))", "job.id = any(array(select id from ready))")), rivals),
     Bug("claim_of_held_jobs", ["C3"],
         weak("exchange", ("job.state in ('pending', 'failed')\n", "job.state in ('pending', 'failed', 'processing')\n")),
         held),
