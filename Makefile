@@ -23,12 +23,16 @@ VERSIONS := 3.11 3.12 3.13
 WORKERS ?= 2
 SEEDS ?= 10000
 ARGS ?=
+BENCH = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY),--only '$(ONLY)') \
+	$(if $(SYSTEMS),--systems '$(SYSTEMS)')
 SOURCES = $(wildcard src tests bench examples)
 OPENSPEC_VERSION := 1.13.2
 OPENSPEC := .brooq/tools/openspec-$(OPENSPEC_VERSION)
 
 .PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate models
 .PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate chaos chaos-full
+.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo simulate
+.PHONY: bench bench-peers bench-full bench-smoke
 .PHONY: spec-validate migrate-up migrate-status run lock clean
 
 help: ## show this list
@@ -68,8 +72,17 @@ build: $(READY) ## build the wheel into dist/
 demo: $(READY) ## webhooks in, mails out, a worker killed half-way (INPUT=file.jsonl: your own deliveries)
 	@$(PY) -m examples.webhooks $(if $(INPUT),--input $(INPUT)) $(ARGS)
 
-bench: $(READY) ## jobs a second beside the raw SQL limit of this machine
-	@$(PY) -m bench $(ARGS)
+bench: $(READY) ## brooq beside the raw SQL limit of this machine, about 8 minutes (ROUNDS= JOBS= ONLY=drain,bulk SYSTEMS=)
+	@$(PY) -m bench plain $(BENCH) $(ARGS)
+
+bench-peers: $(READY) ## all systems side by side, about 30 minutes (same options; needs a package registry the first time)
+	@$(PY) -m bench peers $(BENCH) $(ARGS)
+
+bench-full: $(READY) ## as bench-peers, longer drains and tables of ten million rows; hours
+	@$(PY) -m bench full $(BENCH) $(ARGS)
+
+bench-smoke: $(READY) ## whether the bench works, in about a minute; the figures mean nothing
+	@$(PY) -m bench smoke --rounds 1 --output .brooq/bench/smoke.json $(ARGS)
 
 simulate: $(READY) ## run the engine under virtual time with injected faults (SEEDS=n)
 	@$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)

@@ -1,84 +1,93 @@
-"""`make bench`: brooq beside the raw limit of the same machine, in interleaved rounds of one run."""
+"""`make bench`, `make bench-peers`, `make bench-full`, `make bench-smoke`: measure, show, write."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import Awaitable, Callable
+import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import engine, idle, raw
-from bench.place import Place, place
-from bench.result import Results, Sample
+from bench import results, run, table
+from bench.environment import Environments
+from bench.place import FOLDER, place
+from bench.plan import TOP, Sizes, Step, plan
+from bench.speed import speed
+from bench.stage import Stage
+from bench.systems import PLAIN, SYSTEMS
 
-Measure = Callable[[], Awaitable[Sample | list[Sample]]]
-
-
-def measures(at: Place, jobs: int) -> list[tuple[str, Measure]]:
-    """One round: what is compared stands side by side."""
-    return [
-        ("raw SQL, batch 10", lambda: raw.drain(at, jobs // 2, 10, 1)),
-        ("brooq, 10 slots", lambda: engine.drain(at, jobs // 2, 10)),
-        ("raw SQL, batch 100", lambda: raw.drain(at, jobs, 100, 2)),
-        ("brooq, 100 slots", lambda: engine.drain(at, jobs, 100)),
-        ("raw SQL, batch 500", lambda: raw.drain(at, jobs, 500, 2)),
-        ("brooq, 500 slots", lambda: engine.drain(at, jobs, 500)),
-        ("enqueue one by one", lambda: engine.enqueue(at, jobs // 20, 1)),
-        ("enqueue in bulk", lambda: engine.enqueue(at, jobs, 1000)),
-        ("pickup delay", lambda: engine.pickup(at, 20, 0.2)),
-    ]
+SIZES = {
+    "plain": Sizes(),
+    "peers": Sizes(seconds=3.0, cap=5.0),
+    "full": Sizes(seconds=8.0, cap=20.0, terminal=10_000_000, future=1_000_000),
+    "smoke": Sizes(
+        seconds=0.1, cap=30, pickups=20, steady_seconds=2, terminal=2000, future=1000, topics=20, held=1000, memory=2000,
+        settle=0.5, watch=1.0,
+    ),
+}  # fmt: skip
+OUTPUT = Path("docs/benchmarks/latest.json")
 
 
-def main() -> None:
-    """Measure, show, write."""
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=20_000)
-    parser.add_argument("--output", type=Path, default=Path(".brooq/bench/latest.json"))
-    arguments = parser.parse_args()
+def main(arguments: list[str] | None = None) -> None:
+    """Everything that a run does."""
+    given = _parser().parse_args(arguments)
     console = Console()
     if not console.is_terminal:
-        console = Console(width=120)  # a file or a pipe: nothing to fit the table to
-    with place() as at, _progress(console) as progress:
-        results = Results(at.version)
-        steps = measures(at, arguments.jobs)
-        bar = progress.add_task("", total=arguments.rounds * len(steps) + 2)
-        for number in range(arguments.rounds):
-            for name, measure in steps:
-                progress.update(bar, description=f"round {number + 1}: {name}")
-                samples = asyncio.run(_run(measure))
-                for sample in samples if isinstance(samples, list) else [samples]:
-                    results.add(sample)
-                progress.advance(bar)
-        progress.update(bar, description="import, idle worker")
-        for sample in (idle.import_time(), *idle.idle(at)):
-            results.add(sample)
-        progress.advance(bar, 2)
-    results.show(console)
-    for slots, limit in (("10 slots", "batch 10 x 1"), ("100 slots", "batch 100 x 2"), ("500 slots", "batch 500 x 2")):
-        own, top = results.median("brooq", slots, "drain"), results.median("raw SQL", limit, "drain")
-        if own and top:
-            console.print(f"drain, {slots}: {own / top:.2f} of the raw limit ({limit})")
-    results.write(arguments.output)
-    console.print(f"written to {arguments.output}")
+        console = Console(width=150)  # a file or a pipe: nothing to fit the table to
+    with place(given.folder) as at:
+        stage = Stage(at, Environments(given.folder))
+        try:
+            sizes = SIZES[given.tier]
+            if given.tier != "smoke":
+                sizes = replace(sizes, speed=given.jobs / sizes.seconds / TOP if given.jobs else speed(stage))
+            steps = _chosen(plan(sizes), given)
+            found = run.begin(at, _command(given), {step.system for step in steps})
+            run.measure(found, stage, steps, given.rounds, console)
+        finally:
+            stage.close()
+    document = results.merged(results.read(given.output), found)
+    results.write(given.output, document)
+    table.show(document, found.id, console, ratios=given.tier != "smoke")
+    console.print(f"written to {given.output}")
 
 
-async def _run(measure: Measure) -> Sample | list[Sample]:
-    return await measure()
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("tier", choices=SIZES, nargs="?", default="plain")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, help="of the quickest drain, all others in proportion; else by the machine")
+    parser.add_argument("--only", default="", help="measures, separated by commas: drain,bulk,enqueue,pickup,…")
+    parser.add_argument("--systems", default="", help=f"separated by commas: {', '.join(SYSTEMS)}")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the server and the environments are kept")
+    return parser
 
 
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
+def _chosen(steps: list[Step], given: argparse.Namespace) -> list[Step]:
+    plain = given.tier in {"plain", "smoke"}
+    systems = given.systems.split(",") if given.systems else [each.name for each in PLAIN] if plain else list(SYSTEMS)
+    measures = {step.measure for step in steps}
+    only = given.only.split(",") if given.only else measures
+    unknown = [name for name in (*systems, *only) if name not in SYSTEMS and name not in measures]
+    if unknown:
+        sys.exit(f"no such system or measure: {', '.join(unknown)}. Measures: {', '.join(sorted(measures))}")
+    chosen = [step for step in steps if step.system in systems and step.measure in only]
+    if given.tier != "smoke":
+        return chosen
+    # Of every kind of step one.
+    return list({(step.measure, step.part, step.system): step for step in chosen}.values())
+
+
+def _command(given: argparse.Namespace) -> str:
+    words = ["make", "bench" if given.tier == "plain" else f"bench-{given.tier}"]
+    options = {"ROUNDS": None if given.rounds == 3 else given.rounds, "JOBS": given.jobs}
+    words += [f"{name}={value}" for name, value in options.items() if value]
+    words += [f"{name}='{value}'" for name, value in {"ONLY": given.only, "SYSTEMS": given.systems}.items() if value]
+    if os.environ.get("BENCH_DATABASE_URL"):
+        words.insert(0, "BENCH_DATABASE_URL=…")
+    return " ".join(words)
 
 
 if __name__ == "__main__":

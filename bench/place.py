@@ -1,22 +1,23 @@
-"""Where measurements run: a PostgreSQL of its own, or the one that BENCH_DATABASE_URL names."""
+"""Where measurements run: a PostgreSQL of its own, or the one that BENCH_DATABASE_URL names; a database a system."""
 
 from __future__ import annotations
 
 import os
-import time
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 import psycopg
 
-from brooq.postgres import migrate
 from brooq.postgres.local import LocalPostgres
+from brooq.postgres.local.binaries import find
 
-SCHEMA = "brooq_bench"
+FOLDER = Path(".brooq/bench")
 
 # What a server on a machine of this size would be given; commits stay durable.
 SETTINGS = {
@@ -30,81 +31,87 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A database with brooq's schema in it, and the server's processes where they are on this machine."""
+    """A server, and its processes where they are on this machine."""
 
     dsn: str
     version: str
     server: psutil.Process | None
 
-    def empty(self) -> None:
-        """Every run starts on an empty, vacuumed table."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(f'truncate "{SCHEMA}".job')
-            connection.execute("checkpoint")
+    def database(self, name: str) -> str:
+        """The DSN of a database: always a URI, which every driver takes."""
+        return urlunsplit(urlsplit(self.dsn)._replace(path=f"/{name}"))
 
-    def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement by hand."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
+    def create(self, name: str, template: str = "template0") -> str:
+        """A fresh database, a copy of its template; the DSN."""
+        self.drop(name)
+        self.sql(f'create database "{name}" template "{template}" strategy file_copy')
+        return self.database(name)
+
+    def drop(self, name: str) -> None:
+        """Drop a database with whoever is still connected to it."""
+        self.sql(f'drop database if exists "{name}" with (force)')
+
+    def sql(self, statement: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        """Run a statement by hand, in a transaction of its own."""
+        dsn = self.dsn if database is None else self.database(database)
+        with psycopg.connect(dsn, autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
+
+    def settle(self, database: str) -> None:
+        """What filling has left to do is done before the clock starts: statistics, visibility, dirty pages."""
+        self.sql("vacuum analyze", database)
+        self.sql("checkpoint")
+
+    def wal(self) -> int:
+        """How many bytes of WAL the server has written so far."""
+        return int(self.sql("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")[0][0])
 
     def server_seconds(self) -> float | None:
         """CPU seconds that the server's processes have used so far; None when they are not here."""
         if self.server is None:
             return None
-        total = 0.0
-        for process in (self.server, *self.server.children(recursive=True)):
-            try:
-                times = process.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
-            total += times.user + times.system
+        total = seconds(self.server)
         # Backends that have ended are counted by their parent.
         ended = self.server.cpu_times()
         return total + ended.children_user + ended.children_system
 
 
+def seconds(root: psutil.Process) -> float:
+    """CPU seconds of a process and its descendants."""
+    total = 0.0
+    for process in (root, *root.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
 @contextmanager
-def place() -> Iterator[Place]:
+def place(folder: Path = FOLDER) -> Iterator[Place]:
     """The place, for the length of a run."""
     url = os.environ.get("BENCH_DATABASE_URL")
     if url:
-        yield _prepare(url, None)
+        yield Place(url, _version(url), None)
         return
-    with LocalPostgres(Path(".brooq/bench/pg"), settings=SETTINGS) as local:
+    with LocalPostgres(folder / "pg", settings=SETTINGS) as local:
+        # The tree of the server itself, whichever account and launcher stand in between.
         with psycopg.connect(local.dsn) as connection:
             row = connection.execute("select pid from pg_stat_activity where backend_type = 'checkpointer'").fetchone()
         assert row is not None
-        yield _prepare(local.dsn, psutil.Process(row[0]).parent())
+        yield Place(local.dsn, _version(local.dsn), psutil.Process(row[0]).parent())
 
 
-def _prepare(dsn: str, server: psutil.Process | None) -> Place:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        # Anew for every run: an earlier one may have been of another version.
-        connection.execute(f'drop schema if exists "{SCHEMA}" cascade'.encode())
-    migrate.up(dsn, schema=SCHEMA)
+def pgbench() -> str | None:
+    """The program, from the server's binaries or from PATH."""
+    beside = find().folder / "pgbench"
+    return str(beside) if beside.exists() else shutil.which("pgbench")
+
+
+def _version(dsn: str) -> str:
     with psycopg.connect(dsn) as connection:
-        connection.execute("create extension if not exists pg_stat_statements")
         row = connection.execute("show server_version").fetchone()
     assert row is not None
-    return Place(dsn, row[0], server)
-
-
-class Stopwatch:
-    """Wall time, and the CPU that client and server use meanwhile."""
-
-    def __init__(self, place: Place) -> None:
-        """Starts at once."""
-        self._place = place
-        self._wall = time.perf_counter()
-        self._client = time.process_time()
-        self._server = place.server_seconds()
-
-    def stop(self) -> tuple[float, float, float | None]:
-        """Seconds, client CPU in percent, server CPU in percent."""
-        wall = time.perf_counter() - self._wall
-        client = 100 * (time.process_time() - self._client) / wall
-        server = self._place.server_seconds()
-        if server is None or self._server is None:
-            return wall, client, None
-        return wall, client, 100 * (server - self._server) / wall
+    return str(row[0])

@@ -1,0 +1,1 @@
+"""What is measured, one module a measure. Each checks its work before a figure counts."""
