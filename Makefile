@@ -82,7 +82,7 @@ bench-full: $(READY) ## as bench-peers, longer drains and tables of ten million 
 	@$(PY) -m bench full $(BENCH) $(ARGS)
 
 bench-smoke: $(READY) ## whether the bench works, in about a minute; the figures mean nothing
-	@$(PY) -m bench smoke --rounds 1 --output .brooq/bench/smoke.json $(ARGS)
+	@$(PY) -m bench smoke --output .brooq/bench/smoke/latest.json $(ARGS)
 
 simulate: $(READY) ## run the engine under virtual time with injected faults (SEEDS=n)
 	@$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)

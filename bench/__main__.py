@@ -7,10 +7,11 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from bench import results, run, table
+from bench import page, results, run, table
 from bench.environment import Environments
 from bench.place import FOLDER, place
 from bench.plan import TOP, Sizes, Step, plan
@@ -19,9 +20,9 @@ from bench.stage import Stage
 from bench.systems import PLAIN, SYSTEMS
 
 SIZES = {
-    "plain": Sizes(),
-    "peers": Sizes(seconds=3.0, cap=5.0),
-    "full": Sizes(seconds=8.0, cap=20.0, terminal=10_000_000, future=1_000_000),
+    "plain": Sizes(seconds=2.5, cap=6.0, memory=200_000),
+    "peers": Sizes(seconds=2.0, cap=4.0, pickups=120),
+    "full": Sizes(seconds=8.0, cap=20.0, terminal=10_000_000, future=1_000_000, steady_once=False),
     "smoke": Sizes(
         seconds=0.1, cap=30, pickups=20, steady_seconds=2, terminal=2000, future=1000, topics=20, held=1000, memory=2000,
         settle=0.5, watch=1.0,
@@ -33,6 +34,7 @@ OUTPUT = Path("docs/benchmarks/latest.json")
 def main(arguments: list[str] | None = None) -> None:
     """Everything that a run does."""
     given = _parser().parse_args(arguments)
+    rounds = given.rounds or (1 if given.tier == "smoke" else 3)
     console = Console()
     if not console.is_terminal:
         console = Console(width=150)  # a file or a pipe: nothing to fit the table to
@@ -44,19 +46,24 @@ def main(arguments: list[str] | None = None) -> None:
                 sizes = replace(sizes, speed=given.jobs / sizes.seconds / TOP if given.jobs else speed(stage))
             steps = _chosen(plan(sizes), given)
             found = run.begin(at, _command(given), {step.system for step in steps})
-            run.measure(found, stage, steps, given.rounds, console)
+            earlier = results.read(given.output)
+            run.measure(found, stage, steps, rounds, console, lambda: _write(earlier, found, given.output))
         finally:
             stage.close()
-    document = results.merged(results.read(given.output), found)
-    results.write(given.output, document)
-    table.show(document, found.id, console, ratios=given.tier != "smoke")
-    console.print(f"written to {given.output}")
+    table.show(results.read(given.output), found.id, console, ratios=given.tier != "smoke")
+    console.print(f"written to {given.output} and {given.output.parent / page.NAME}")
+
+
+def _write(earlier: dict[str, Any], found: results.Run, output: Path) -> None:
+    document = results.merged(earlier, found)
+    results.write(output, document)
+    page.write(document, output.parent)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("tier", choices=SIZES, nargs="?", default="plain")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, help="3 unless it is said; a smoke run takes one")
     parser.add_argument("--jobs", type=int, help="of the quickest drain, all others in proportion; else by the machine")
     parser.add_argument("--only", default="", help="measures, separated by commas: drain,bulk,enqueue,pickup,…")
     parser.add_argument("--systems", default="", help=f"separated by commas: {', '.join(SYSTEMS)}")
@@ -82,7 +89,7 @@ def _chosen(steps: list[Step], given: argparse.Namespace) -> list[Step]:
 
 def _command(given: argparse.Namespace) -> str:
     words = ["make", "bench" if given.tier == "plain" else f"bench-{given.tier}"]
-    options = {"ROUNDS": None if given.rounds == 3 else given.rounds, "JOBS": given.jobs}
+    options = {"ROUNDS": given.rounds, "JOBS": given.jobs}
     words += [f"{name}={value}" for name, value in options.items() if value]
     words += [f"{name}='{value}'" for name, value in {"ONLY": given.only, "SYSTEMS": given.systems}.items() if value]
     if os.environ.get("BENCH_DATABASE_URL"):

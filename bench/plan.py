@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.measure import arrival, enqueue, growth, idle, memory, raw, snapshot
 from bench.measure.drain import Drained, drain
-from bench.results import Sample
+from bench.results import Sample, rows
 from bench.setups import Setup, drivers, has_wakeups, setups
 from bench.stage import Stage
 from bench.systems import BROOQ, RAW
@@ -24,9 +24,11 @@ BULK = {"procrastinate": 12_000, "chancy": 4500, "absurd": 3700, "dbos": 1700}
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large the steps are. `seconds`: how long each drain should take; `speed`: of this machine against TOP.
+    """How large the steps are. `seconds`: how long each drain should take, `cap` how long it may; `speed`: of this machine
+    against TOP. `steady_once`: the steady load is measured in the first round only.
 
-    `terminal` and `future` rows make a table grown; `ready` and `topics` are the foreign backlog and the idle topics.
+    `terminal` and `future` rows make a table grown; as many ready rows of a foreign topic are the
+    foreign backlog; `topics`: idle topics beside the busy one.
     """
 
     seconds: float = 4.0
@@ -39,6 +41,7 @@ class Sizes:
     topics: int = 1000
     held: int = 100_000
     memory: int = 1_000_000
+    steady_once: bool = True
     settle: float = 5.0
     watch: float = 20.0
 
@@ -153,9 +156,8 @@ def _arrivals(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
                 take = partial(arrival.pickup, jobs=sizes.pickups, **of)
             else:
                 take = partial(arrival.steady, rate=500, seconds=sizes.steady_seconds, **of)
-            yield Step(
-                measure, setup.system.name, setup.label, take, once=measure == "steady" and setup.system is not BROOQ
-            )
+            once = measure == "steady" and sizes.steady_once
+            yield Step(measure, setup.system.name, setup.label, take, once=once)
 
 
 def _growths(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
@@ -176,7 +178,7 @@ def _growths(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
 
 
 def _grown(setup: Setup, state: str, sizes: Sizes) -> Callable[[Stage], list[Sample]]:
-    name = f"{_millions(sizes.terminal)} finished, {_millions(sizes.future)} future"
+    name = f"{rows(sizes.terminal)} finished, {rows(sizes.future)} future"
     if state == "foreign":
         name = "foreign backlog"
 
@@ -230,7 +232,3 @@ def _main(known: list[Setup], slots: int) -> Setup:
     """brooq with so many slots on its fastest driver, without prefetch."""
     own = [setup for setup in known if setup.system is BROOQ and "prefetch" not in setup.config]
     return [setup for setup in own if setup.config["slots"] == slots][-1]
-
-
-def _millions(rows: int) -> str:
-    return f"{rows // 1_000_000} M" if rows >= 1_000_000 else f"{rows // 1000} k"

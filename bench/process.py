@@ -63,7 +63,12 @@ class Peer:
             pass
         self._process.wait()
         self._reader.join()
-        self._errors.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            assert pipe is not None
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass  # a word that nobody was left to read
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -121,7 +121,7 @@ RATIOS = (
           most=True),
     Ratio("two processes against one, 500 slots each", _brooq("drain, two processes"), 1.0, _drain(500)),
     Ratio("memory of an idle worker", _brooq("memory, idle", "brooq worker"), 60, most=True, unit="MB"),
-    Ratio("memory while a million jobs are drained", _brooq("memory, draining"), 120, most=True, unit="MB"),
+    Ratio("memory while a million jobs are drained", _brooq("memory, draining 1 M"), 120, most=True, unit="MB"),
 )  # fmt: skip
 
 

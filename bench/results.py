@@ -41,10 +41,10 @@ class Run:
 
     def rows(self) -> list[Row]:
         """A row for each thing measured, in the order of measuring."""
-        rows = []
+        found = []
         for (measure, system, config, unit), samples in self.samples.items():
             values = [sample.value for sample in samples]
-            rows.append(
+            found.append(
                 {
                     "system": system,
                     "config": config,
@@ -59,7 +59,7 @@ class Run:
                     "run": self.id,
                 }
             )
-        return rows
+        return found
 
     def not_run(self) -> list[Row]:
         """What could not be measured."""
@@ -118,6 +118,11 @@ MEASURES = (
     "memory",
 )
 """The order of reading; a measure's parts (`pickup p50`) stand with it."""
+
+
+def rows(count: int) -> str:
+    """A count of rows in short: `1 M`, `500 k`."""
+    return f"{count // 1_000_000} M" if count >= 1_000_000 else f"{count // 1000} k"
 
 
 def _order(measure: str) -> tuple[int, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 import subprocess
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
+import psycopg
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from bench.environment import versions
 from bench.place import Place
@@ -46,21 +47,30 @@ def begin(place: Place, command: str, systems: Iterable[str]) -> Run:
     )
 
 
-def measure(run: Run, stage: Stage, steps: list[Step], rounds: int, console: Console) -> None:
-    """Every system takes its turn in every round."""
-    turns = [(number, step) for number in range(rounds) for step in steps if number == 0 or not step.once]
+def measure(
+    run: Run, stage: Stage, steps: list[Step], rounds: int, console: Console, after_round: Callable[[], None]
+) -> None:
+    """Every system takes its turn in every round; what a round has brought is kept even if the next one is broken off."""
     with _progress(console) as progress:
-        bar = progress.add_task("", total=len(turns))
-        for number, step in turns:
-            text = f"{number + 1}/{rounds} {step.measure}: {step.system}, {step.label}"
-            progress.update(bar, description=text[:70])
-            try:
-                for sample in step.take(stage):
-                    run.add(sample)
-            except (PeerError, OSError, subprocess.SubprocessError) as error:
-                run.missing[step.measure, step.system, step.label] = str(error).strip().splitlines()[-1][:300]
-                progress.console.print(f"not measured: {text}: {str(error).strip()[-300:]}", markup=False)
-            progress.advance(bar)
+        later = [step for step in steps if not step.once]
+        bar = progress.add_task("", total=len(steps) + (rounds - 1) * len(later))
+        for number in range(rounds):
+            for step in later if number else steps:
+                _take(run, stage, step, f"{number + 1}/{rounds}", progress, bar)
+            after_round()
+
+
+def _take(run: Run, stage: Stage, step: Step, number: str, progress: Progress, bar: TaskID) -> None:
+    text = f"{number} {step.measure}: {step.system}, {step.label}"
+    progress.update(bar, description=text[:70])
+    try:
+        for sample in step.take(stage):
+            run.add(sample)
+    except (PeerError, psycopg.Error, OSError, subprocess.SubprocessError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        run.missing[step.measure, step.system, step.label] = lines[-1][:300]
+        progress.console.print(f"not measured: {text}: {lines[-1][:300]}", markup=False)
+    progress.advance(bar)
 
 
 def _commit() -> str:

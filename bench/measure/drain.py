@@ -81,7 +81,7 @@ def drain(
             peer.say("stop")
         last = [peer.need("stopped", PATIENCE) for peer in peers]
     after_all = _counted(stage.place, system, fail=fail)
-    _check(last, jobs, None if before is None or after_all is None else after_all - before, complete=complete)
+    check(last, jobs, None if before is None or after_all is None else after_all - before, complete=complete)
     seconds = (ended - first) / 1e9
     marks = [(mark - first) / 1e9 for mark in last[0]["marks"]]
     begun = sum(_begun(word, ended) for word in last)
@@ -129,7 +129,7 @@ def _counted(place: Place, system: System, *, fail: bool) -> int | None:
     return None if statement is None else int(place.sql(statement, system.database)[0][0])
 
 
-def _check(last: list[dict[str, Any]], jobs: int, ended: int | None, *, complete: bool) -> None:
+def check(last: list[dict[str, Any]], jobs: int, ended: int | None, *, complete: bool) -> None:
     """Every job exactly once, by the handlers' count and, where it can be seen, by SQL. Raises PeerError."""
     count, twice = sum(word["count"] for word in last), sum(word["twice"] for word in last)
     if twice or any(word["foreign"] for word in last):

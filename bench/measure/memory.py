@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from bench.process import PeerError
-from bench.results import Sample
+from bench.results import Sample, rows
 from bench.stage import PATIENCE, Stage
 from bench.systems import System
 
@@ -38,6 +38,6 @@ def memory(
     half = len(seen) // 2
     return [
         Sample(system.name, label, "memory, idle", at_rest, "MB"),
-        Sample(system.name, label, "memory, draining", max(seen), "MB"),
+        Sample(system.name, label, f"memory, draining {rows(jobs)}", max(seen), "MB"),
         Sample(system.name, label, "memory, growth", max(seen[half:]) - max(seen[:half] or seen), "MB"),
     ]

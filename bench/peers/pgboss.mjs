@@ -12,6 +12,7 @@ main((dsn, config) => {
     const boss = new PgBoss({ connectionString: dsn, ...more, ...config.boss });
     boss.on("error", (error) => process.stderr.write(`${error}\n`));
     await boss.start();
+    if (config.queue) await boss.updateQueue(QUEUE, config.queue);
     return boss;
   };
   // A producer: no upkeep, no schedules.
@@ -19,7 +20,7 @@ main((dsn, config) => {
   return {
     async install() {
       const boss = await open(quiet);
-      await boss.createQueue(QUEUE, config.queue);
+      await boss.createQueue(QUEUE);
       await boss.stop({ graceful: false });
     },
 
