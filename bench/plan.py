@@ -119,6 +119,8 @@ def _enqueues(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
         for setup in known:
             if "enqueue" not in setup.uses or (setup.system.name, mode) in enqueue.MISSING:
                 continue
+            if mode == "transaction" and setup.config.get("driver", "psycopg") != "psycopg":
+                continue  # the caller's connection is psycopg's, whatever the queue's own pool is
             label = setup.label.split(", ")[-1] if setup.system is BROOQ else "default"
             rate = BULK.get(setup.system.name, 60_000) if measure == "bulk" else 1500
             take = partial(

@@ -73,7 +73,7 @@ def _rival(measure: str, system: str = "[!b]*") -> Pick:
 
 
 _GRAPHILE_BEST = Pick("graphile-worker", "drain", "localQueue*")
-_GROWN = "1 M finished, 500 k future"
+_GROWN = "*finished*"
 
 RATIOS = (
     Ratio("drain, 500 slots, against graphile-worker's best", _drain(500), 1.0, _GRAPHILE_BEST),

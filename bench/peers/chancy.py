@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from chancy import Chancy, Job, Queue, Worker
+from psycopg.rows import dict_row
 
 from bench.peers.protocol import Adapter, Failure, Producer, Spec, Tally, payload
 
@@ -43,7 +44,7 @@ class ChancyProducer(Producer):
             pass
 
     async def in_transaction(self, numbers: range) -> None:
-        async with self._chancy.pool.connection() as connection, connection.cursor() as cursor:
+        async with self._chancy.pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
             for number in numbers:
                 await self._chancy.push_many_ex(cursor, [job(number)])
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,17 +17,18 @@ from brooq import State
 from brooq.engine.outcome import Outcome
 
 LEASE = timedelta(minutes=2)
-INSERT = "insert into job (topic, payload) values (%s, %s)"
+INSERT = "insert into job (topic, payload) values ($1, $2)"
 
 
 class RawProducer(Producer):
     """A plain INSERT on one connection of the driver, nothing else."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, insert: Callable[[str, str], Awaitable[Any]]) -> None:
         self._connection = connection
+        self._insert = insert
 
     async def one(self, number: int) -> None:
-        await self._connection.execute(INSERT, (TOPIC, json.dumps(payload(number))))
+        await self._insert(TOPIC, json.dumps(payload(number)))
 
     async def close(self) -> None:
         await self._connection.close()
@@ -37,7 +40,14 @@ class Raw(Brooq):
     async def producer(self) -> Producer:
         if self.spec["mode"] != "one":
             return await super().producer()
-        return RawProducer(await psycopg.AsyncConnection.connect(self.dsn, autocommit=True))
+        if self.config["driver"] == "asyncpg":
+            asyncpg = importlib.import_module("asyncpg")
+            theirs = await asyncpg.connect(self.dsn)
+            statement = await theirs.prepare(INSERT)
+            return RawProducer(theirs, statement.fetch)
+        ours = await psycopg.AsyncConnection.connect(self.dsn, autocommit=True)
+        cursor = psycopg.AsyncRawCursor(ours)
+        return RawProducer(ours, lambda topic, body: cursor.execute(INSERT, (topic, body)))
 
     async def work(self, tally: Tally, stop: asyncio.Event) -> None:
         async with pool(self.dsn, self.config, 1) as opened:

@@ -20,7 +20,7 @@ from brooq.postgres.local.binaries import LocalPostgresError, find
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("bench")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("bench")]
 
 
 @pytest.fixture(scope="module")
