@@ -75,13 +75,13 @@ def arrive(
 
 
 def _wait(done: Callable[[], dict[str, Any] | None], meanwhile: Callable[[], None], seconds: float) -> dict[str, Any]:
-    deadline = time.monotonic() + seconds + PATIENCE
+    deadline = time.monotonic() + 1.5 * seconds + 20
     while time.monotonic() < deadline:
         word = done()
         if word is not None:
             return word
         meanwhile()
-    raise PeerError("the producer did not come to its end")
+    raise PeerError("the producer could not keep to its rate")
 
 
 def _dead(stage: Stage, system: System) -> int:
