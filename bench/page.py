@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.chart import draw
 from bench.ratio import judged
-from bench.table import cells, number, verdict
+from bench.table import cells, verdict
 
 NAME = "README.md"
 INTRODUCTION = """# Benchmarks
@@ -72,11 +72,23 @@ def _missing(document: dict[str, Any]) -> str:
 
 
 def _runs(document: dict[str, Any]) -> str:
-    lines = ["## Runs", "", "| run | at | command | commit | machine | load before |", "|---|---|---|---|---|--:|"]
+    lines = [
+        "## Runs",
+        "",
+        "| run | at | command | commit | machine | load before, highest |",
+        "|---|---|---|---|---|--:|",
+    ]
     for run in document["runs"]:
         machine = run["machine"]
         shown = f"{machine['cores']} cores, {machine['memory_gib']:g} GiB, {machine['system']}"
-        words = (run["id"], run["at"], f"`{run['command']}`", run["commit"], shown, number(run["load"]))
+        words = (
+            run["id"],
+            run["at"],
+            f"`{run['command']}`",
+            run["commit"],
+            shown,
+            f"{run['load']:g}, {run.get('load_highest', '?')}",
+        )
         lines.append(f"| {' | '.join(words)} |")
     versions = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
     return "\n".join([*lines, "", f"Versions: {versions}. {SERVER}", ""])

@@ -78,9 +78,12 @@ def read(path: Path) -> dict[str, Any]:
 def merged(document: dict[str, Any], run: Run) -> dict[str, Any]:
     """The document with this run's results in the place of older ones of the same things."""
     rows, gone = run.rows(), run.not_run()
-    fresh = {_key(row) for row in rows} | {_key(row) for row in gone}
-    results = [row for row in document["results"] if _key(row) not in fresh] + rows
-    missing = [row for row in document["not_run"] if _key(row) not in fresh] + gone
+    fresh = {_key(row) for row in rows}
+    results = [
+        row for row in document["results"] if _key(row) not in fresh and not any(_of(row, step) for step in gone)
+    ]
+    results += rows
+    missing = [step for step in document["not_run"] if not any(_of(row, step) for row in (*rows, *gone))] + gone
     used = {row["run"] for row in (*results, *missing)} | {run.id}
     runs = [known for known in document["runs"] if known["id"] in used and known["id"] != run.id]
     runs.append({"id": run.id, **run.facts})
@@ -128,6 +131,11 @@ def rows(count: int) -> str:
 def _order(measure: str) -> tuple[int, str]:
     found = [number for number, name in enumerate(MEASURES) if measure.startswith(name)]
     return (found[-1] if found else len(MEASURES), "")
+
+
+def _of(row: Row, step: Row) -> bool:
+    """Whether a result is one of a step's: a step `pickup` has results `pickup p50` and more."""
+    return (row["system"], row["config"]) == (step["system"], step["config"]) and step["measure"] in row["measure"]
 
 
 def _key(row: Row) -> tuple[str, str, str]:

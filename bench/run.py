@@ -70,6 +70,8 @@ def _take(run: Run, stage: Stage, step: Step, number: str, progress: Progress, b
         lines = str(error).strip().splitlines() or [type(error).__name__]
         run.missing[step.measure, step.system, step.label] = lines[-1][:300]
         progress.console.print(f"not measured: {text}: {lines[-1][:300]}", markup=False)
+    # What else the machine did meanwhile decides how much a figure is worth.
+    run.facts["load_highest"] = max(run.facts.get("load_highest", 0.0), round(psutil.getloadavg()[0], 1))
     progress.advance(bar)
 
 

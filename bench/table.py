@@ -29,10 +29,12 @@ def show(document: dict[str, Any], run: str, console: Console, *, ratios: bool) 
     judgement = Table(title="ratios", title_justify="left")
     for name in ("", "must hold", "reached"):
         judgement.add_column(name)
-    for ratio, reached, where in judged(document):
-        here = reached is not None and where == run
-        judgement.add_row(ratio.title, ratio.must, verdict(ratio, reached) if here else "not measured")
+    answers = judged(document)
+    here = [(ratio, reached) for ratio, reached, where in answers if reached is not None and where == run]
+    for ratio, reached in here:
+        judgement.add_row(ratio.title, ratio.must, verdict(ratio, reached))
     console.print(judgement)
+    console.print(f"{len(answers) - len(here)} of {len(answers)} ratios were not measured in this run", markup=False)
 
 
 def cells(row: dict[str, Any]) -> list[str]:

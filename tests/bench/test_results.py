@@ -58,6 +58,13 @@ def test_what_could_not_be_measured_takes_the_place_of_an_older_figure() -> None
     assert [row["reason"] for row in document["not_run"]] == ["no environment"]
 
 
+def test_a_figure_takes_the_place_of_an_older_failure() -> None:
+    failed = run("a")
+    failed.missing["pickup", "awa", "default"] = "no answer"
+    document = merged(merged(EMPTY, failed), run("b", Sample("awa", "default", "pickup p50", 1.0, "ms")))
+    assert document["not_run"] == []
+
+
 def test_the_file_keeps_everything(tmp_path: Path) -> None:
     document = merged(EMPTY, run("a", drained("brooq", "10 slots", 1.0)))
     write(tmp_path / "deep" / "latest.json", document)
