@@ -11,7 +11,7 @@ from typing import Any
 from bench.measure import arrival, enqueue, growth, idle, memory, raw, snapshot
 from bench.measure.drain import Drained, drain
 from bench.results import Sample, rows
-from bench.setups import Setup, drivers, has_wakeups, setups
+from bench.setups import Setup, drivers, setups
 from bench.stage import Stage
 from bench.systems import BROOQ, RAW
 
@@ -139,7 +139,7 @@ def _enqueues(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
     for clients in (1, 8):
         take = partial(raw.insert, jobs=one * clients, clients=clients)
         yield Step("enqueue", RAW.name, f"pgbench, {clients} connections", take, part="pgbench")
-    for worker, wakeups in itertools.product((False, True), (True, False) if has_wakeups() else ()):
+    for worker, wakeups in itertools.product((False, True), (True, False)):
         label = f"wake-ups {'on' if wakeups else 'off'}, {'with a worker' if worker else 'no worker'}"
         config: dict[str, Any] = {**_main(known, 10).config, "wakeups": wakeups}
         take = partial(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench.systems import ABSURD, AWA, BROOQ, CHANCY, DBOS, GRAPHILE, PGBOSS, PGQUEUER, PROCRASTINATE, RAW, System
-from brooq import Config
-from brooq.postgres import PostgresStore, open_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,28 +25,18 @@ class Setup:
 
 
 def drivers() -> list[str]:
-    """brooq's drivers that this version and this environment have, the default first."""
-    found = ["psycopg"]
-    if "driver" in inspect.signature(open_pool).parameters and importlib.util.find_spec("asyncpg"):
-        found.append("asyncpg")
-    return found
-
-
-def has_wakeups() -> bool:
-    """Whether this version has wake-ups that can be turned off."""
-    return "wakeups" in inspect.signature(PostgresStore).parameters
+    """brooq's drivers that are installed, the default first."""
+    return ["psycopg", "asyncpg"] if importlib.util.find_spec("asyncpg") else ["psycopg"]
 
 
 def _brooq() -> Iterator[Setup]:
     loop = {"loop": "uvloop"} if importlib.util.find_spec("uvloop") else {}
-    prefetch = any(each.name == "prefetch" for each in fields(Config))
     for driver in drivers():
         base = {"driver": driver, **loop}
         main = driver == drivers()[-1]
         ten = frozenset({"pickup", "enqueue", "steady", "growth", "snapshot", "memory"} if main else {"enqueue"})
         yield Setup(BROOQ, f"10 slots, {driver}", {**base, "slots": 10}, 8000, ten)
-        if prefetch:
-            yield Setup(BROOQ, f"10 slots, prefetch 500, {driver}", {**base, "slots": 10, "prefetch": 500}, 40_000)
+        yield Setup(BROOQ, f"10 slots, prefetch 500, {driver}", {**base, "slots": 10, "prefetch": 500}, 40_000)
         hundred = {"failing", "growth", "snapshot", "wal"} if main else {"failing"}
         yield Setup(BROOQ, f"100 slots, {driver}", {**base, "slots": 100}, 30_000, frozenset(hundred))
         five = {"growth", "snapshot", "processes"} if main else set()

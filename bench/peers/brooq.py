@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from dataclasses import fields
 from typing import Any
 
 import psycopg
@@ -18,26 +16,12 @@ TOPIC = "bench"
 
 def pool(dsn: str, config: dict[str, Any], size: int) -> Any:
     """A pool of the driver that the configuration names."""
-    driver = {"driver": config["driver"]} if "driver" in inspect.signature(open_pool).parameters else {}
-    return open_pool(dsn, min_size=size, max_size=max(size, 10), **driver)
+    return open_pool(dsn, driver=config["driver"], min_size=size, max_size=max(size, 10))
 
 
 def store(opened: Any, config: dict[str, Any]) -> PostgresStore:
     """The store, with wake-ups unless they are turned off."""
-    wakeups = {"wakeups": config.get("wakeups", True)} if "wakeups" in _parameters(PostgresStore) else {}
-    return PostgresStore(opened, **wakeups)
-
-
-def settings(config: dict[str, Any]) -> Config:
-    """Defaults but for what is measured."""
-    chosen: dict[str, Any] = {"workers": config.get("slots", 2)}
-    if "prefetch" in config and "prefetch" in {field.name for field in fields(Config)}:
-        chosen["prefetch"] = config["prefetch"]
-    return Config(**chosen)
-
-
-def _parameters(made: type) -> set[str]:
-    return set(inspect.signature(made).parameters)
+    return PostgresStore(opened, wakeups=config.get("wakeups", True))
 
 
 class BrooqProducer(Producer):
@@ -77,7 +61,10 @@ class Brooq(Adapter):
 
     async def work(self, tally: Tally, stop: asyncio.Event) -> None:
         async with pool(self.dsn, self.config, 1) as opened:
-            queue = Queue(store(opened, self.config), settings(self.config))
+            queue = Queue(
+                store(opened, self.config),
+                Config(workers=self.config["slots"], prefetch=self.config.get("prefetch", 0)),
+            )
 
             async def handle(claim: Claim) -> None:
                 tally.begin(claim.payload["n"])
