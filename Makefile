@@ -90,6 +90,7 @@ simulate: $(READY) ## run the engine under virtual time with injected faults (SE
 models: $(READY) ## search the lease protocol far and wide, and compare the statements with it at length
 	@$(PY) -m tests.models
 	@BROOQ_MODELS=full $(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/models $(ARGS)
+
 chaos: $(READY) ## kill, pause, cut and starve real processes, check every promise, and find every planted bug (ARGS)
 	@$(PY) -m tests.chaos $(ARGS)
 	@$(PY) -m tests.planted
