@@ -36,6 +36,8 @@ def _one(error: BaseException) -> str:
 def sanitize(text: str, limit: int = MAX_BYTES) -> str:
     """Text that PostgreSQL takes: NUL and other control characters escaped, lone surrogates replaced, at most `limit`
     bytes of UTF-8 (requirement C3)."""
+    if text.isascii() and text.isprintable() and len(text) <= limit:
+        return text  # nearly every text there is
     text = text[: limit + 1]
     text = "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in text)
     encoded = text.encode("utf-8")

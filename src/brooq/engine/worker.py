@@ -7,6 +7,7 @@ import logging
 
 from brooq.engine.attempt import Attempt
 from brooq.engine.closing import Closing
+from brooq.engine.complaint import Complaints
 from brooq.engine.config import Config
 from brooq.engine.exchanger import Exchanger
 from brooq.engine.keeper import LeaseKeeper
@@ -22,7 +23,7 @@ from brooq.engine.store import Store, Taken
 from brooq.vocabulary.event import JobClaimed
 from brooq.vocabulary.job import State
 from brooq.vocabulary.message import text
-from brooq.vocabulary.signal import Interruption, LeaseLost, ShuttingDown, Signal
+from brooq.vocabulary.signal import Interruption, LeaseLost, ShuttingDown
 
 log = logging.getLogger("brooq")
 
@@ -55,6 +56,7 @@ class Worker:
         self._metrics = metrics
         self._listeners = listeners
         self._runtime = runtime
+        self._complaints = Complaints()
         self._recorder = Recorder(store, name, self.keeper, metrics, listeners)
         self._exchanger = Exchanger(
             store, name, kinds, config, self._recorder, runtime, free=self._free, begin=self._begin
@@ -159,7 +161,7 @@ class Worker:
         if attempt.detached:
             self._leave(attempt)
             return
-        self._report(attempt)
+        self._complaints.add(attempt)
         claim = attempt.claim
         outcome = attempt.outcome = self._decide(attempt)
         if outcome.state is State.DONE and (claim._callbacks or claim._chained):  # noqa: SLF001  the engine made it
@@ -172,6 +174,8 @@ class Worker:
 
     def _decide(self, attempt: Attempt) -> Outcome:
         claim = attempt.claim
+        if attempt.error is None and claim.interruption is None:
+            return Outcome(attempt.id, attempt.token, State.DONE)  # what `decide` would say, without asking
         outcome = decide(
             claim.id,
             claim.token,
@@ -202,32 +206,12 @@ class Worker:
         except BaseException as error:  # noqa: BLE001  the consumer's callback may raise anything (C9, C10)
             if not attempt.detached:
                 attempt.error = error
-                self._report(attempt)
+                self._complaints.add(attempt)
                 self._record(attempt, self._decide(attempt))
         else:
             self._recorder.landed([attempt], recorded=settled)
         finally:
             self._leave(attempt)
-
-    def _report(self, attempt: Attempt) -> None:
-        error, claim = attempt.error, attempt.claim
-        if error is None or claim.interruption is not None:
-            return
-        extra = {"job": str(claim.id), "topic": claim.topic, "attempt": claim.attempt}
-        if isinstance(error, Signal):
-            log.info(text("engine.signal", job=claim.id, topic=claim.topic, signal=type(error).__name__), extra=extra)
-        else:
-            log.error(
-                text(
-                    "engine.attempt_failed",
-                    job=claim.id,
-                    topic=claim.topic,
-                    attempt=claim.attempt,
-                    kind=type(error).__name__,
-                ),
-                exc_info=error,
-                extra=extra,
-            )
 
     # --- interruptions ---
 
@@ -302,6 +286,7 @@ class Worker:
             await self._exchanger.flush(self._config.lease_seconds, lambda: self._hastened)
         finally:
             # Even when whoever waits for the stop gives up: leases renewed for nobody would keep their jobs for ever.
+            self._complaints.close()
             await self._exchanger.stop()
             await self.keeper.stop()
 
