@@ -333,7 +333,8 @@ def test_every_verb_of_the_store_is_in_the_architecture() -> None:
     named = {verb for row in table(ARCHITECTURE, "verb") for verb in re.findall(r"`(\w+)`", row[0])}
     source = ast.parse((ROOT / "src/brooq/engine/store.py").read_text(encoding="utf-8"))
     ports = [each for each in source.body if isinstance(each, ast.ClassDef) and each.name in ("Store", "Renewer")]
-    verbs = {each.name for port in ports for each in port.body if isinstance(each, ast.AsyncFunctionDef)}
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    verbs = {each.name for port in ports for each in port.body if isinstance(each, functions)}
     assert named == verbs
 
 
