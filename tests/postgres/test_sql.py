@@ -14,6 +14,7 @@ from tests.postgres.observer import Observer, Opened
 
 from brooq import Enqueued, Job, State
 from brooq.engine.outcome import Outcome
+from brooq.postgres.statement import statements
 
 LEASE = timedelta(seconds=30)
 
@@ -184,3 +185,14 @@ def test_ids_of_later_statements_are_greater(observer: Observer) -> None:
     assert ids == sorted(ids)
     mixed = [Job("t").id, observer.value("select brooq_uuid7()")]
     assert abs((mixed[0].int >> 80) - (mixed[1].int >> 80)) < 1000, "one clock, one form, whoever made it"
+
+
+def test_both_statements_that_enqueue_say_the_same() -> None:
+    """One of them leaves out what is not needed without keys; all else must stay alike."""
+
+    def body(statement: str) -> str:
+        return "\n".join(line for line in statement.splitlines() if not line.startswith("--"))
+
+    found = statements("public")
+    assert body(found.enqueue).replace("    on conflict do nothing\n", "") == body(found.enqueue_new)
+    assert body(found.enqueue) != body(found.enqueue_new)

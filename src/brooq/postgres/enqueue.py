@@ -56,6 +56,15 @@ def _metadata(job: Job) -> str | None:
         raise JobError(text("job.metadata")) from None
 
 
+async def insert_new(
+    session: Session, statements: Statements, prepared: Sequence[Prepared], *, wake: bool
+) -> dict[UUID, Enqueued]:
+    """Insert jobs without keys in a transaction of their own. Raises the driver's errors, a unique violation among them
+    when an id exists."""
+    await session.fetch(statements.enqueue_new, [*_columns(prepared), wake])
+    return {each.job.id: Enqueued(each.job.id, True) for each in prepared}
+
+
 async def insert(
     session: Session, statements: Statements, prepared: Sequence[Prepared], *, wake: bool
 ) -> dict[UUID, Enqueued]:

@@ -24,6 +24,7 @@ class Statements:
     cancel: str
     census: str
     enqueue: str
+    enqueue_new: str
     exchange: str
     existing: str
     fates: str

@@ -27,7 +27,7 @@ from brooq.engine.store import (
 from brooq.postgres.bell import PostgresBell
 from brooq.postgres.census import read_census
 from brooq.postgres.drivers import driver_of
-from brooq.postgres.enqueue import Prepared, insert, prepare
+from brooq.postgres.enqueue import Prepared, insert, insert_new, prepare
 from brooq.postgres.link import Link
 from brooq.postgres.marks import Marks
 from brooq.postgres.migrate import LATEST
@@ -36,7 +36,14 @@ from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import Statements, quoted, statements
 from brooq.postgres.trouble import PoolExhausted, reads_only, translate
 from brooq.postgres.tx import OwnTx, session_of
-from brooq.vocabulary.error import BrooqError, OutcomeUnknown, SchemaError, StoreError, StoreUnavailable
+from brooq.vocabulary.error import (
+    BrooqError,
+    OutcomeUnknown,
+    SchemaError,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+)
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES
@@ -142,12 +149,18 @@ class PostgresStore:
     async def _enqueue_durably(self, prepared: Sequence[Prepared]) -> dict[UUID, Enqueued]:
         """In a transaction of its own, repeated when its fate is unknown: the ids tell what an earlier try has done."""
         unknown = False
+        write = insert if any(each.job.idempotency_key for each in prepared) else insert_new
         for attempt in range(TRIES):
             try:
                 async with self._lent(checked=False) as session:
-                    return await insert(session, self._statements, prepared, wake=self._wakeups)
+                    return await write(session, self._statements, prepared, wake=self._wakeups)
             except self.driver.errors as error:
                 trouble = translate(error, writing=True)
+                if write is insert_new and isinstance(trouble, (StoreRefused, OutcomeUnknown)):
+                    # Written by an earlier call with the same jobs, or perhaps by this one: now their ids may exist.
+                    write = insert
+                    if isinstance(trouble, StoreRefused):
+                        continue
             except StoreError as error:
                 trouble = error
             unknown = unknown or isinstance(trouble, OutcomeUnknown)
