@@ -17,6 +17,7 @@ from brooq.service.http import Surface, make_application
 from brooq.service.loopback import Address, listen
 from brooq.service.metrics import EngineCollector, make_registry
 from brooq.service.secret import Secret
+from brooq.service.token import Tokens
 
 
 async def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
@@ -62,8 +63,8 @@ async def served(
         collector.watch(queue)
     listener: socket.socket = listen(Address("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    secret = None if token is None else Secret(token)
-    surface = Surface(make_application(health, make_registry(collector), secret), listener)
+    tokens = Tokens([] if token is None else [Secret(token)])
+    surface = Surface(make_application(health, make_registry(collector), tokens), listener)
     surface.start()
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False) as client:

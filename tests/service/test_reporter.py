@@ -42,10 +42,13 @@ class Counted(Collector):
 class Far:
     """The supervisor's end."""
 
-    def __init__(self, end: socket.socket, numbers: Counted, stops: list[int], reporter: Reporter) -> None:
+    def __init__(
+        self, end: socket.socket, numbers: Counted, stops: list[int], rotations: asyncio.Event, reporter: Reporter
+    ) -> None:
         self.end = end
         self.numbers = numbers
         self.stops = stops
+        self.rotations = rotations
         self.reporter = reporter
         self.told = 0.0
         self.file = end.makefile("rb")
@@ -67,14 +70,14 @@ async def talking() -> AsyncIterator[Far]:
     """A reporter that runs."""
     ours, theirs = socket.socketpair()
     theirs.settimeout(20)
-    numbers, stops = Counted(), list[int]()
+    numbers, stops, rotations = Counted(), list[int](), asyncio.Event()
 
     async def report() -> Report:
         return WELL
 
-    reporter = Reporter(ours, numbers, report, stops.append)
+    reporter = Reporter(ours, numbers, report, stops.append, rotations.set)
     reporter.start(asyncio.get_running_loop())
-    far = Far(theirs, numbers, stops, reporter)
+    far = Far(theirs, numbers, stops, rotations, reporter)
     try:
         assert await asyncio.to_thread(far.read, channel.HELLO) is None
         yield far
@@ -102,6 +105,13 @@ async def test_it_hears_how_many_signals_there_were_and_answers_for_its_health()
         assert Report.from_json(await asyncio.to_thread(far.read, channel.HEALTH)) == WELL
         far.end.sendall(pack(channel.STOP, 2)[3:])
         await eventually(lambda: far.stops == [1, 2])
+
+
+async def test_it_hears_that_tokens_are_to_be_read_anew() -> None:
+    async with talking() as far:
+        far.end.sendall(pack(channel.ROTATE))
+        async with asyncio.timeout(20):
+            await far.rotations.wait()
 
 
 async def test_it_tells_what_has_begun_and_what_is_given_up() -> None:

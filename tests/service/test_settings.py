@@ -18,6 +18,8 @@ from brooq.service.secret import Secret
 from brooq.service.settings import Settings, load
 from brooq.vocabulary.duration import to_timedelta
 
+TOKEN = "n" * 32
+OLD_TOKEN = "o" * 40
 CANARY = "pa55-canary"
 DSN = f"postgresql://user:{CANARY}@db.example/app"
 
@@ -73,7 +75,7 @@ def test_every_setting_reaches_its_place(monkeypatch: pytest.MonkeyPatch) -> Non
         "QUEUE_PROCESSES": "3", "QUEUE_LOOP": "Asyncio",
         "QUEUE_SCHEMA": "My Queue", "QUEUE_PREPARED": "off", "QUEUE_DRIVER": "psycopg",
         "LOG_FORMAT": "JSON", "LOG_LEVEL": "Warning",
-        "HTTP_ADDR": "[::1]:0", "HTTP_TOKEN": "token", "DATABASE_URL": DSN,
+        "HTTP_ADDR": "[::1]:0", "HTTP_TOKEN": f"{TOKEN} {OLD_TOKEN}", "DATABASE_URL": DSN,
     }  # fmt: skip
     for name, value in {**{f"QUEUE_{key}": each for key, each in {**durations, **whole}.items()}, **others}.items():
         monkeypatch.setenv(name, value)
@@ -94,7 +96,7 @@ def test_every_setting_reaches_its_place(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (settings.processes, settings.loop, settings.driver) == (3, "asyncio", "psycopg")
     assert config.prefetch == 20
     assert str(settings.http_addr) == "[::1]:0"
-    assert settings.http_token == Secret("token")
+    assert settings.http_token == (Secret(TOKEN), Secret(OLD_TOKEN))
     assert settings.dsn == DSN
     assert settings.given == {f"QUEUE_{name}" for name in {**durations, **whole}}
 
@@ -200,16 +202,19 @@ def test_the_environment_wins_over_the_file_and_the_file_over_credentials(
 ) -> None:
     credentials = tmp_path / "credentials"
     credentials.mkdir()
-    (credentials / "http_token").write_text("of the credential\n")
+    of_credential, of_file, of_environment = (f"{where}-{TOKEN}" for where in ("credential", "file", "environment"))
+    (credentials / "http_token").write_text(f"{of_credential}\n")
     (credentials / "database_url").write_text("postgresql://credential/x\n")
+    for file in credentials.iterdir():
+        file.chmod(0o400)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credentials))
-    assert load().http_token == Secret("of the credential")
+    assert load().http_token == (Secret(of_credential),)
     assert load().dsn == "postgresql://credential/x"
-    (tmp_path / ".env").write_text("HTTP_TOKEN=of the file\nQUEUE_WORKERS=3\nQUEUE_LEASE=\n")
-    assert load().http_token == Secret("of the file")
-    monkeypatch.setenv("HTTP_TOKEN", "of the environment")
+    (tmp_path / ".env").write_text(f"HTTP_TOKEN={of_file}\nQUEUE_WORKERS=3\nQUEUE_LEASE=\n")
+    assert load().http_token == (Secret(of_file),)
+    monkeypatch.setenv("HTTP_TOKEN", of_environment)
     monkeypatch.setenv("QUEUE_WORKERS", "")
-    assert load().http_token == Secret("of the environment")
+    assert load().http_token == (Secret(of_environment),)
     assert load().config.workers == 3
 
 
@@ -265,7 +270,7 @@ def test_a_password_in_the_wrong_setting_is_masked_too() -> None:
 
 def test_secrets_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", DSN)
-    monkeypatch.setenv("HTTP_TOKEN", CANARY)
+    monkeypatch.setenv("HTTP_TOKEN", f"{CANARY}-{TOKEN}")
     settings = load()
     secret = settings.database_url
     assert secret is not None

@@ -20,6 +20,7 @@ from tests.service.brooq_process import Table, Worker, brooq, worker, write
 
 from brooq.service import supervisor
 from brooq.service.child import Ending
+from brooq.service.logging import Masker
 from brooq.service.settings import Settings
 from brooq.service.supervisor import Supervisor, same_command
 
@@ -222,8 +223,12 @@ def test_a_stop_while_a_restart_is_waited_for_is_a_good_end(dsn: str, app: Path)
 
 
 def test_a_program_that_cannot_be_started_ends_all(caplog: pytest.LogCaptureFixture) -> None:
-    made = Supervisor(Settings(processes=3), lambda number, descriptor: ["/nowhere/brooq"], None)
-    assert made.run() == 1
+    made = Supervisor(Settings(processes=3), lambda number, descriptor: ["/nowhere/brooq"], None, Masker())
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        assert made.run() == 1
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert caplog.text.count("process 1 could not be started") == 1
     assert "process 2" not in caplog.text
 

@@ -20,6 +20,7 @@ from brooq.engine.loop import Loop, Pulse
 from brooq.engine.metrics import Metrics
 from brooq.engine.reaper import Reaper
 from brooq.engine.reason import sanitize
+from brooq.engine.redactor import Redactor, Redactors
 from brooq.engine.retention import Retention
 from brooq.engine.runtime import Runtime
 from brooq.engine.store import OwnTx, Store
@@ -57,6 +58,7 @@ class Queue:
         self._runtime = runtime or Runtime()
         self._kinds: dict[str, Kind] = {}
         self._listeners = Listeners()
+        self._redactors = Redactors()
         self._worker: Worker | None = None
         self._loops: list[Loop] = []
         self._waker: Waker | None = None
@@ -117,6 +119,11 @@ class Queue:
     def listen(self, listener: Listener) -> None:
         """Call `listener(event)` at every event of this process (V3). It must not block; one that raises is logged."""
         self._listeners.add(listener)
+
+    def redact(self, redactor: Redactor) -> None:
+        """Send the text of every failure through `redactor(text)` before it is stored in `last_error` and told to
+        listeners: for secrets that exceptions quote. It must not block; when it raises, the text is withheld."""
+        self._redactors.add(redactor)
 
     # --- producing ---
 
@@ -183,7 +190,9 @@ class Queue:
             log.warning(text("config.no_kinds"))
         name = f"{self._name}:{os.getpid()}:{os.urandom(4).hex()}"
         config = self.config
-        worker = Worker(self.store, name, self._kinds, config, self.metrics, self._listeners, self._runtime)
+        worker = Worker(
+            self.store, name, self._kinds, config, self.metrics, self._listeners, self._runtime, self._redactors
+        )
         reaper = Reaper(self.store, self.metrics, self._listeners.emit)
         retention_ttl = to_timedelta(config.retention_ttl)
         retention = Retention(self.store, self.metrics, retention_ttl, config.retention_batch)

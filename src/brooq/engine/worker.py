@@ -17,6 +17,7 @@ from brooq.engine.loop import Pulse
 from brooq.engine.metrics import Metrics
 from brooq.engine.outcome import Ending, Outcome, decide, released
 from brooq.engine.recorder import Recorder
+from brooq.engine.redactor import Redactor
 from brooq.engine.runtime import Runtime
 from brooq.engine.slots import Slots
 from brooq.engine.store import Store, Taken
@@ -43,8 +44,10 @@ class Worker:
         metrics: Metrics,
         listeners: Listeners,
         runtime: Runtime,
+        redact: Redactor = str,
     ) -> None:
-        """`name` is the owner of this worker's leases: never used by another process start."""
+        """`redact` has the last word on the text of a failure.
+        `name` is the owner of this worker's leases: never used by another process start."""
         self.name = name
         self.abandoned: list[Attempt] = []
         """Attempts whose handler had not exited when the worker stopped."""
@@ -57,6 +60,7 @@ class Worker:
         self._listeners = listeners
         self._runtime = runtime
         self._complaints = Complaints()
+        self._redact = redact
         self._recorder = Recorder(store, name, self.keeper, metrics, listeners)
         self._exchanger = Exchanger(
             store, name, kinds, config, self._recorder, runtime, free=self._free, begin=self._begin
@@ -186,6 +190,8 @@ class Worker:
             self._runtime.random,
         )
         assert outcome is not None, "an attempt whose lease is lost is detached"
+        if outcome.error is not None:
+            outcome.error = self._redact(outcome.error)
         return outcome
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:

@@ -20,6 +20,8 @@ NUMBERS: Final = "numbers"
 # The supervisor says:
 STOP: Final = "stop"
 """With how many signals it has heard."""
+ROTATE: Final = "rotate"
+"""Read the tokens anew."""
 # Asked by the supervisor without a value, answered by the process with a report:
 HEALTH: Final = "health"
 

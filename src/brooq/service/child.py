@@ -62,12 +62,12 @@ class Child:
         self._writer: asyncio.StreamWriter | None = None
         self._answer: asyncio.Future[Report] | None = None
         self._heard = clock()
-        self._greeted = self._gave_up = self._killed = False
+        self._greeted = self._gave_up = self._killed = self._rotates = False
         self._signals = 0
 
     async def live(self) -> Ending:
         """Start the process and stay with it to its end. Raises OSError when it cannot be started."""
-        self._greeted = self._gave_up = self._killed = False
+        self._greeted = self._gave_up = self._killed = self._rotates = False
         self.started.clear()
         began = self._heard = self._clock()
         ours, theirs = socket.socketpair()
@@ -128,6 +128,13 @@ class Child:
         elif self._process is not None:
             self._send(signal.SIGTERM)
 
+    def rotate(self) -> None:
+        """Tell it to read the tokens anew. One that cannot hear yet may have read the old ones, and is told later."""
+        if self._greeted:
+            self._say(channel.ROTATE)
+        else:
+            self._rotates = True
+
     def end_if_overdue(self, heard: Sequence[float]) -> None:
         """Kill it when it should have ended by itself long ago. `heard` are the moments of the signals."""
         if self._process is None or self._killed:
@@ -166,6 +173,8 @@ class Child:
         match word:
             case channel.HELLO:
                 self._greeted = True
+                if self._rotates:
+                    self._say(channel.ROTATE)
                 if self._signals:
                     self._say(channel.STOP, self._signals)
             case channel.STARTED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,12 +63,31 @@ def _credentials(problems: list[str]) -> Mapping[str, str]:
         path = Path(folder) / name.lower()
         try:
             with path.open("rb") as file:
+                if open_to_others(file.fileno()):
+                    problems.append(text("setting.open", file=path))
+                    continue
                 values[name] = file.read(_MAX_BYTES).decode("utf-8")
         except FileNotFoundError:
             pass  # not every unit has every credential
         except (OSError, UnicodeError) as error:
             problems.append(text("setting.file", file=path, reason=_reason(error)))
     return values
+
+
+def open_to_others(file: int | Path) -> bool:
+    """Whether users beside the owner may read a file. An access list, which systemd uses for credentials, shows its mask
+    in the place of the group's rights, and names whom it lets in."""
+    mode = os.stat(file).st_mode  # noqa: PTH116  a descriptor too: what is asked about is what is read
+    if mode & stat.S_IROTH:
+        return True
+    return bool(mode & stat.S_IRGRP) and not _has_access_list(file)
+
+
+def _has_access_list(file: int | Path) -> bool:
+    try:
+        return bool(os.getxattr(file, "system.posix_acl_access"))
+    except (OSError, AttributeError):
+        return False
 
 
 def _unknown(names: Mapping[str, str]) -> list[str]:

@@ -44,6 +44,10 @@ class Masker:
         """`secrets`: DSNs or tokens."""
         self._values = [secret.reveal() for secret in secrets if secret is not None]
 
+    def add(self, *secrets: Secret) -> None:
+        """Hide these too."""
+        self._values += [secret.reveal() for secret in secrets if secret.reveal() not in self._values]
+
     def __call__(self, string: str) -> str:
         """The text without them."""
         for value in self._values:

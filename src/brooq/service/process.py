@@ -13,10 +13,13 @@ from brooq.engine.runtime import Runtime
 from brooq.service.app import App, AppError, driver_of, probe_of
 from brooq.service.health import Health
 from brooq.service.http import Surface, make_application
+from brooq.service.logging import Masker
 from brooq.service.metrics import EngineCollector, make_registry
 from brooq.service.reporter import Reporter
+from brooq.service.rotation import Rotation
 from brooq.service.sentinel import MARGIN, Sentinel
 from brooq.service.settings import Settings
+from brooq.service.token import Tokens
 from brooq.vocabulary.duration import to_timedelta
 from brooq.vocabulary.error import ConfigError, SchemaError, StoreUnavailable
 from brooq.vocabulary.message import text
@@ -36,27 +39,34 @@ class WorkerProcess:
         settings: Settings,
         app: App,
         loop: asyncio.AbstractEventLoop,
+        masker: Masker,
         *,
         listener: socket.socket | None = None,
         channel: socket.socket | None = None,
     ) -> None:
-        """`loop` is run by `run`, and is the one that is set. `listener` is a socket that listens on loopback; None: no HTTP
-        surface. `channel` leads to the supervisor of several processes; None: there is this one alone."""
+        """`loop` is run by `run`, and is the one that is set. `masker` knows the secrets. `listener` is a socket that
+        listens on loopback; None: no HTTP surface. `channel` leads to the supervisor of several processes; None: there is
+        this one alone."""
         self._loop = loop
         self._settings = settings
         self._app = app
         self._queue: Queue | None = None
         self._collector = EngineCollector()
         self._health = Health()
+        self._masker = masker
+        tokens = None if listener is None else Tokens(settings.http_token)
+        self._rotation = Rotation(masker, tokens)
         self._surface: Surface | None = None
-        if listener is not None:
-            application = make_application(self._health, make_registry(self._collector), settings.http_token)
+        if listener is not None and tokens is not None:
+            application = make_application(self._health, make_registry(self._collector), tokens)
             self._surface = Surface(application, listener)
         config = settings.config
         self._sentinel = Sentinel(_seconds(config.shutdown_grace), config.lease_seconds + MARGIN, self._running_jobs)
         self._reporter: Reporter | None = None
         if channel is not None:
-            self._reporter = Reporter(channel, self._collector, self._health.report, self._sentinel.tell)
+            self._reporter = Reporter(
+                channel, self._collector, self._health.report, self._sentinel.tell, self._rotation.read
+            )
         self._stop = asyncio.Event()
         self._hasten = asyncio.Event()
         self._started = asyncio.Event()
@@ -65,6 +75,7 @@ class WorkerProcess:
         """Work until a signal; answers the exit code. Nothing here waits for a task or a thread that is stuck."""
         loop = self._loop
         self._sentinel.install(loop, self._heard)
+        self._rotation.install(loop)
         if self._reporter is not None:
             self._reporter.start(loop)
         main = loop.create_task(self._main(), name="brooq worker")
@@ -166,6 +177,7 @@ class WorkerProcess:
         if self._queue is queue:
             return
         self._queue = queue
+        queue.redact(self._masker)
         self._collector.watch(queue)
         self._health.watch(queue, probe_of(queue))
         self._sentinel.grace = _seconds(queue.config.shutdown_grace)

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 
 from prometheus_client.registry import Collector
 
-from brooq.service.channel import GAVE_UP, HEALTH, HELLO, NUMBERS, PERIOD, STARTED, STOP, pack, unpack
+from brooq.service.channel import GAVE_UP, HEALTH, HELLO, NUMBERS, PERIOD, ROTATE, STARTED, STOP, pack, unpack
 from brooq.service.health import Report
 from brooq.service.tally import Changes
 from brooq.vocabulary.message import text
@@ -37,13 +37,15 @@ class Reporter:
         numbers: Collector,
         report: Callable[[], Awaitable[Report]],
         stop: Callable[[int], None],
+        rotate: Callable[[], None],
     ) -> None:
-        """`report` is called in the event loop; `stop(count)` in the reporter's thread, with how many signals the
-        supervisor has heard, also when it is gone."""
+        """`report` and `rotate` are called in the event loop; `stop(count)` in the reporter's thread, with how many
+        signals the supervisor has heard, also when it is gone."""
         self._channel = channel
         self._changes = Changes(numbers)
         self._report = report
         self._stop = stop
+        self._rotate = rotate
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asking: asyncio.Task[None] | None = None
         self._waker, self._wake = socket.socketpair()
@@ -152,6 +154,8 @@ class Reporter:
             word, value = unpack(line)
             if word == STOP:
                 self._stop(int(value))
+            elif word == ROTATE:
+                self._call(self._rotate)
             elif word == HEALTH:
                 self._call(self._ask)
         return bool(received)

@@ -24,6 +24,7 @@ from brooq.service.environment import NAMES, read
 from brooq.service.eventloop import AUTO, LOOPS
 from brooq.service.loopback import MAX_PORT, Address, parse
 from brooq.service.secret import Secret
+from brooq.service.token import parse as parse_tokens
 from brooq.vocabulary.error import ConfigError
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import printable
@@ -61,7 +62,8 @@ class Settings:
     """Whether enqueues wake idle workers; off leaves it all to polling."""
     http_addr: Address | None = Address("127.0.0.1", 8090)  # noqa: RUF009  frozen
     """None: no HTTP surface (`HTTP_ADDR=off`)."""
-    http_token: Secret | None = None
+    http_token: tuple[Secret, ...] = ()
+    """Up to two tokens, either of which the surface takes; none: its metrics are open."""
     driver: str = AUTO
     """What connects: auto (asyncpg where it is installed, else psycopg), psycopg or asyncpg."""
     processes: int = 1
@@ -271,7 +273,7 @@ def _schema(value: str) -> str:
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "DATABASE_URL": _database_url,
     "HTTP_ADDR": _http_addr,
-    "HTTP_TOKEN": Secret,
+    "HTTP_TOKEN": parse_tokens,
     "QUEUE_SCHEMA": _schema,
     "QUEUE_PREPARED": _switch,
     "QUEUE_WAKEUPS": _switch,

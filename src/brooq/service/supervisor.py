@@ -21,10 +21,13 @@ from prometheus_client.registry import Collector
 from brooq.service.child import Child, Ending
 from brooq.service.health import Together
 from brooq.service.http import Surface, make_application
+from brooq.service.logging import Masker
 from brooq.service.metrics import make_registry
+from brooq.service.rotation import Rotation
 from brooq.service.sentinel import MARGIN, SIGNALS
 from brooq.service.settings import Settings
 from brooq.service.tally import Tally
+from brooq.service.token import Tokens
 from brooq.vocabulary.duration import to_timedelta
 from brooq.vocabulary.message import text
 
@@ -51,19 +54,24 @@ class Supervisor:
         settings: Settings,
         command: Callable[[int, int], Sequence[str]],
         listener: socket.socket | None,
+        masker: Masker,
         random: Random | None = None,
     ) -> None:
         """`command(number, descriptor)` starts the process of a number (from 1), whose channel is the descriptor;
-        `listener` is a socket that listens on loopback; None: no HTTP surface. `random` jitters pauses."""
+        `listener` is a socket that listens on loopback; None: no HTTP surface. `masker` knows the secrets.
+        `random` jitters pauses."""
         config = settings.config
         limits = (to_timedelta(config.shutdown_grace).total_seconds(), config.lease_seconds + 2 * MARGIN)
         tally = Tally()
         self._children = [Child(number, command, tally, limits) for number in range(1, settings.processes + 1)]
         self._random = random or Random()  # noqa: S311  jitter is no secret
+        tokens = None if listener is None else Tokens(settings.http_token)
+        # The processes have no surface, and hide the new tokens in what they log and store all the same.
+        self._rotation = Rotation(masker, tokens, self._rotate)
         self._surface: Surface | None = None
-        if listener is not None:
+        if listener is not None and tokens is not None:
             registry = make_registry(tally, Processes(self._children))
-            self._surface = Surface(make_application(self, registry, settings.http_token), listener)
+            self._surface = Surface(make_application(self, registry, tokens), listener)
         self._stop = asyncio.Event()
         self._heard: list[float] = []
         self._worked = False
@@ -82,6 +90,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for each in SIGNALS:
             loop.add_signal_handler(each, self._signal)
+        self._rotation.install(loop)
         if self._surface is not None:
             self._surface.start()
         log.info(text("process.supervising", count=len(self._children)))
@@ -98,6 +107,10 @@ class Supervisor:
     def _signal(self) -> None:
         log.info(text("process.passing_on", count=len(self._heard) + 1))
         self._tell_all()
+
+    def _rotate(self) -> None:
+        for child in self._children:
+            child.rotate()
 
     def _tell_all(self) -> None:
         self._heard.append(time.monotonic())

@@ -15,6 +15,7 @@ from brooq.vocabulary.message import text
 
 if TYPE_CHECKING:
     from brooq.service.app import App
+    from brooq.service.logging import Masker
     from brooq.service.settings import Settings
 
 log = logging.getLogger("brooq")
@@ -36,8 +37,9 @@ def worker(app: str | None, processes: int | None, loop: str | None, supervised:
 
     settings = load(database=app is None)
     settings = replace(settings, processes=processes or settings.processes, loop=loop or settings.loop)
+    masker = Masker([settings.database_url, *settings.http_token])
     configure(
-        Masker([settings.database_url, settings.http_token]), form=settings.log_format, level=settings.log_level,
+        masker, form=settings.log_format, level=settings.log_level,
         process=supervised[0] if supervised else None, shared=bool(supervised) or settings.processes > 1,
     )  # fmt: skip
     harden()
@@ -45,10 +47,10 @@ def worker(app: str | None, processes: int | None, loop: str | None, supervised:
         channel = socket.socket(fileno=supervised[1])
         # Before the application is loaded: programs that it starts must not hold the channel open.
         channel.set_inheritable(False)
-        return _work(settings, app, channel=channel)
+        return _work(settings, app, masker, channel=channel)
     if settings.processes == 1:
-        return _work(settings, app)
-    return _supervise(settings, app, loop)
+        return _work(settings, app, masker)
+    return _supervise(settings, app, masker, loop)
 
 
 def _listen(settings: Settings) -> socket.socket | None:
@@ -65,7 +67,7 @@ def _listen(settings: Settings) -> socket.socket | None:
     return listener
 
 
-def _work(settings: Settings, app: str | None, *, channel: socket.socket | None = None) -> int:
+def _work(settings: Settings, app: str | None, masker: Masker, *, channel: socket.socket | None = None) -> int:
     from brooq.service.eventloop import choose  # noqa: PLC0415
     from brooq.service.process import WorkerProcess  # noqa: PLC0415
 
@@ -79,7 +81,7 @@ def _work(settings: Settings, app: str | None, *, channel: socket.socket | None 
         asyncio.set_event_loop(None)
         loop.close()
         raise
-    return _leave(WorkerProcess(settings, opened, loop, listener=listener, channel=channel).run())
+    return _leave(WorkerProcess(settings, opened, loop, masker, listener=listener, channel=channel).run())
 
 
 def _load(settings: Settings, app: str | None) -> App:
@@ -94,7 +96,7 @@ def _load(settings: Settings, app: str | None) -> App:
         raise click.exceptions.Exit(1) from None
 
 
-def _supervise(settings: Settings, app: str | None, loop: str | None) -> int:
+def _supervise(settings: Settings, app: str | None, masker: Masker, loop: str | None) -> int:
     """The application is for the processes to load, not for their supervisor."""
     from brooq.service.supervisor import Supervisor, same_command  # noqa: PLC0415
 
@@ -103,7 +105,7 @@ def _supervise(settings: Settings, app: str | None, loop: str | None) -> int:
     def command(number: int, descriptor: int) -> list[str]:
         return [*same_command(), "worker", *given, "--supervised", str(number), str(descriptor)]
 
-    return _leave(Supervisor(settings, command, _listen(settings)).run())
+    return _leave(Supervisor(settings, command, _listen(settings), masker).run())
 
 
 def _leave(code: int) -> int:
