@@ -17,8 +17,12 @@ MASK = "***"
 # '@' or a blank, so the match is greedy: hiding a host is better than showing half of a password.
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/{1,2}[^\s:/@?#]*):(\S*@|[^\n]*@)")
 _BARE = re.compile(r"""((?:^|(?<=[\s"'(/]))[^\s:/@?#"'(]+):(?!/)\S+@""")
-# `password=secret`, `password = 'two words'` (an unclosed quote included), `?password=secret&…`.
-_PAIR = re.compile(r"\b((?:ssl)?password|passwd|pwd)(\s*=\s*)('(?:\\.|[^'\\])*'?|[^\s&]+)", re.IGNORECASE)
+# `password=secret`, `password = 'two words'` (an unclosed quote included), `?password=secret&…`; and as a mapping shows
+# it, `'password': 'secret'`, which is how other drivers print what they connect with.
+_PAIR = re.compile(
+    r"""\b((?:ssl|pg)?password|passwd|pwd)(\s*=\s*|['"]\s*:\s*)('(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[^\s&]+)""",
+    re.IGNORECASE,
+)
 # The password as it stands in a URI, up to the last '@': the place to look for pieces that an error quotes alone.
 _SECRET = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^\s:/@?#]*:(.*)@", re.DOTALL)
 
@@ -68,7 +72,7 @@ def _secrets(dsn: str) -> set[str]:
         # An unencoded '/', '?', '#', ':' or '@' in a password makes libpq take its pieces for a port or a database.
         secrets |= {raw, unquote(raw), *re.split(r"[/?#:@]", raw)}
     for match in _PAIR.finditer(dsn):
-        raw = match.group(3).strip("'")
+        raw = match.group(3).strip("'\"")
         secrets |= {raw, unquote(raw)}
     # One or two characters would blacken the whole text; the patterns above catch them in their usual places.
     return {secret for secret in secrets if len(secret) > 2}

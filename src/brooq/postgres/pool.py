@@ -11,7 +11,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from brooq.postgres.drivers import driver_of
 from brooq.postgres.trouble import translate
-from brooq.vocabulary.error import ConfigError
+from brooq.vocabulary.error import ConfigError, StoreRefused
 from brooq.vocabulary.message import text
 
 if TYPE_CHECKING:
@@ -92,14 +92,17 @@ def open_pool(
     Raises StoreUnavailable when no connection could be made within `timeout` seconds; the password is never in the text.
     """
     if driver == "asyncpg":
-        return Opening(make_asyncpg_pool(dsn, min_size=min_size, max_size=max_size, prepared=prepared), timeout)
-    return Opening(make_pool(dsn, min_size=min_size, max_size=max_size, prepared=prepared, timeout=timeout), timeout)
+        return Opening(make_asyncpg_pool(dsn, min_size=min_size, max_size=max_size, prepared=prepared), dsn, timeout)
+    return Opening(
+        make_pool(dsn, min_size=min_size, max_size=max_size, prepared=prepared, timeout=timeout), dsn, timeout
+    )
 
 
 def make_asyncpg_pool(
     dsn: str, *, min_size: int = 1, max_size: int = 10, prepared: bool = True, application_name: str = "brooq"
 ) -> asyncpg.Pool[asyncpg.Record]:
-    """A pool of asyncpg that is not open yet. Raises ConfigError when asyncpg is not installed."""
+    """A pool of asyncpg that is not open yet. Raises ConfigError when asyncpg is not installed, StoreRefused
+    for a DSN that cannot be read."""
     try:
         from brooq.postgres.drivers import asyncpg as driver  # noqa: PLC0415  an optional dependency
     except ImportError:
@@ -108,16 +111,18 @@ def make_asyncpg_pool(
         return driver.make_pool(
             dsn, min_size=min_size, max_size=max_size, prepared=prepared, application_name=application_name
         )
-    except psycopg.Error as error:
-        raise translate(error) from None
+    except psycopg.Error:
+        # What libpq says of a DSN that it cannot read quotes any word of it.
+        raise StoreRefused(text("dsn.invalid")) from None
 
 
 class Opening(Generic[P]):
     """A pool about to be opened."""
 
-    def __init__(self, pool: P, timeout: float) -> None:
+    def __init__(self, pool: P, dsn: str, timeout: float) -> None:
         """Nothing is opened yet."""
         self._pool = pool
+        self._dsn = dsn
         self._timeout = timeout
 
     def __await__(self) -> Generator[Any, None, P]:
@@ -135,7 +140,7 @@ class Opening(Generic[P]):
                     await pool
         except driver_of(pool).errors as error:
             await self.__aexit__()
-            raise translate(error) from None
+            raise translate(error, dsn=self._dsn) from None
         return self._pool
 
     async def __aexit__(self, *_: object) -> None:

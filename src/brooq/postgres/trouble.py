@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import psycopg
 import psycopg_pool
 
@@ -11,6 +13,9 @@ from brooq.vocabulary.message import text
 
 _SCHEMA = {"42P01", "42703", "42883", "3F000"}
 _CONNECTION_LOST = {"57P01", "57P02", "57P03", "25P03", "25P04"}
+
+
+E = TypeVar("E", bound=Exception)
 
 
 class PoolExhausted(StoreUnavailable):
@@ -23,30 +28,39 @@ def reads_only(error: Exception) -> bool:
     return getattr(error, "sqlstate", None) == "25006"
 
 
-def translate(error: Exception, *, writing: bool = False) -> BrooqError:
-    """The engine's word for a driver's error. `writing`: a commit may have been on its way when it came."""
+def translate(error: Exception, *, writing: bool = False, dsn: str = "") -> BrooqError:
+    """The engine's word for a driver's error. `writing`: a commit may have been on its way when it came. `dsn`: what
+    it came of, whose password is hidden."""
     state = getattr(error, "sqlstate", None)
     if isinstance(error, psycopg_pool.PoolTimeout):
-        return PoolExhausted(text("postgres.pool_exhausted", reason=_first_line(error)))
+        return PoolExhausted(text("postgres.pool_exhausted", reason=_first_line(error, dsn)))
     if state is None:
         # asyncpg calls a value that it cannot send a ValueError.
         if isinstance(error, (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, ValueError)):
-            return StoreRefused(_first_line(error))
+            return StoreRefused(_first_line(error, dsn))
         # Lost on the way, or never there: connect-time errors have no SQLSTATE.
-        return OutcomeUnknown(_first_line(error)) if writing else StoreUnavailable(_first_line(error))
+        return OutcomeUnknown(_first_line(error, dsn)) if writing else StoreUnavailable(_first_line(error, dsn))
     if state in _SCHEMA:
-        return SchemaError(text("postgres.schema_broken", reason=_first_line(error)))
+        return SchemaError(text("postgres.schema_broken", reason=_first_line(error, dsn)))
     if state.startswith(("22", "23")):
-        return StoreRefused(_first_line(error))
+        return StoreRefused(_first_line(error, dsn))
     if state == "55P03":
-        return StoreBusy(_first_line(error))
+        return StoreBusy(_first_line(error, dsn))
     if writing and (state in _CONNECTION_LOST or state.startswith("08")):
-        return OutcomeUnknown(_first_line(error))
-    return StoreUnavailable(_first_line(error))
+        return OutcomeUnknown(_first_line(error, dsn))
+    return StoreUnavailable(_first_line(error, dsn))
 
 
-def _first_line(error: Exception) -> str:
+def without_password(error: E, dsn: str) -> E:
+    """The driver's error without the password of the DSN that it came of. An unencoded '@' in a password makes its end a
+    part of the host, which errors name: only who knows the DSN can tell."""
+    said = str(error)
+    hidden = mask(said, dsn)
+    return error if hidden == said else type(error)(hidden)
+
+
+def _first_line(error: Exception, dsn: str) -> str:
     """Without DETAIL, which quotes the row, and without a password."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     message = primary or (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return mask(message)
+    return mask(message, dsn)

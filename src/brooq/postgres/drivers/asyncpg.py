@@ -8,9 +8,12 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import asyncpg
+import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from brooq.postgres.session import Rows
+from brooq.postgres.trouble import without_password
+from brooq.vocabulary.message import text
 
 POOL_PATIENCE = 30.0
 """How many seconds a caller waits for a connection of the pool: asyncpg's own answer is for ever."""
@@ -127,11 +130,21 @@ class AsyncpgDriver:
         kwargs.setdefault("timeout", 10)
         kwargs["server_settings"] = {"application_name": "brooq", **(kwargs.get("server_settings") or {})}
         connect = self._pool._connect or asyncpg.connect  # noqa: SLF001
-        return AsyncpgSession(await connect(*self._pool._connect_args, **kwargs))  # noqa: SLF001
+        try:
+            return AsyncpgSession(await connect(*self._pool._connect_args, **kwargs))  # noqa: SLF001
+        except self.errors as error:
+            raise without_password(error, self._dsn) from None
 
     async def borrow(self, *, checked: bool) -> AsyncpgSession:
         # asyncpg hears of a connection's end when it comes: what it lends needs no question.
-        return AsyncpgSession(await self._pool.acquire(timeout=POOL_PATIENCE), self._pool)
+        try:
+            return AsyncpgSession(await self._pool.acquire(timeout=POOL_PATIENCE), self._pool)
+        except self.errors as error:  # it may have to connect
+            raise without_password(error, self._dsn) from None
+
+    @property
+    def _dsn(self) -> str:
+        return str(next(iter(self._pool._connect_args), None) or "")  # noqa: SLF001  see connect
 
     async def mend(self) -> None:
         await self._pool.expire_connections()
@@ -158,7 +171,10 @@ def make_pool(
     """
     parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
     kwargs: dict[str, Any] = {} if prepared else {"statement_cache_size": 0}
-    timeout = float(parts.pop("connect_timeout", "0"))
+    timeout = parts.pop("connect_timeout", "0")
+    if not all(number.isdecimal() for number in [timeout, *parts.get("port", "").split(",")] if number):
+        # Asked here: asyncpg's ValueError would quote what may be half of a password.
+        raise psycopg.ProgrammingError(text("dsn.malformed"))
     user, password, database = (quote(parts.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
     parts = {name: value for name, value in parts.items() if name not in CLIENT_ONLY and "keepalives" not in name}
     parts.setdefault("application_name", application_name)
@@ -167,6 +183,6 @@ def make_pool(
         f"postgresql://{login}/{database}?{urlencode(parts, quote_via=quote)}",
         min_size=min_size,
         max_size=max_size,
-        timeout=timeout if timeout > 0 else 10.0,
+        timeout=float(timeout or 0) or 10.0,
         **kwargs,
     )

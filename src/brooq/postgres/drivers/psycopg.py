@@ -15,6 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from brooq.postgres.drivers.array import packed, register
 from brooq.postgres.session import Rows
+from brooq.postgres.trouble import without_password
 
 Connection = psycopg.AsyncConnection[Any]
 
@@ -116,7 +117,10 @@ class PsycopgDriver:
             kwargs.pop(name, None)
         kwargs.setdefault("connect_timeout", 10)
         kwargs.setdefault("application_name", "brooq")
-        return PsycopgSession(await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs))
+        try:
+            return PsycopgSession(await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs))
+        except psycopg.Error as error:
+            raise without_password(error, str(conninfo)) from None
 
     async def borrow(self, *, checked: bool) -> PsycopgSession:
         connection = await self._pool.getconn()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from brooq.vocabulary.message import text
@@ -82,4 +84,4 @@ def _warn(well: bool, message: str) -> None:
 def _masked(message: str) -> str:
     from brooq.postgres.dsn import mask  # noqa: PLC0415
 
-    return mask(message)
+    return mask(message, os.environ.get("DATABASE_URL", ""))
