@@ -186,6 +186,8 @@ def test_migrate_up_status_down(empty_dsn: str, tmp_path: Path) -> None:
     assert brooq("check", dsn=empty_dsn, cwd=tmp_path).returncode == 0
     down = brooq("migrate", "down", dsn=empty_dsn, cwd=tmp_path)
     assert (down.returncode, "taken back" in down.stdout) == (0, True)
+    everything = brooq("migrate", "down", "--steps", "99", dsn=empty_dsn, cwd=tmp_path)
+    assert "taken back: 00001" in everything.stdout
     assert "nothing is applied" in brooq("migrate", "down", dsn=empty_dsn, cwd=tmp_path).stdout
 
 
@@ -401,7 +403,7 @@ def test_check_tells_the_version_the_schema_and_what_durability_rests_on(dsn: st
         assert part in done.stdout
     assert dsn not in done.stdout
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("update brooq_migration set version = 999")
+        connection.execute("insert into brooq_migration (version, name, checksum) values (999, 'later', 'x')")
     done = brooq("check", dsn=dsn, cwd=tmp_path)
     assert (done.returncode, "999" in done.stdout) == (1, True)
 

@@ -81,14 +81,14 @@ begin
         execute change;
     end loop;
 
-    revoke all on "brooq".job, "brooq".brooq_migration
+    revoke all on "brooq".job, "brooq".brooq_migration, "brooq".brooq_operation
         from public, "brooq_migrator", "brooq_producer", "brooq_worker", "brooq_janitor", "brooq_viewer";
     for change in
         select format(action, oid::regprocedure, whom)
         from pg_proc,
              (values ('revoke all on function %s from public', null),
                      ('grant execute on function %s to %I', 'brooq_producer')) as to_do (action, whom)
-        where pronamespace = place and proname like 'brooq\_%'
+        where pronamespace = place and proname like 'brooq\_%' and prorettype <> 'trigger'::regtype
     loop
         execute change;
     end loop;
@@ -97,7 +97,8 @@ begin
     grant select on "brooq".brooq_migration to "brooq_producer", "brooq_worker", "brooq_janitor", "brooq_viewer";
 
     grant insert (id, topic, payload, idempotency_key, available_at, priority, max_attempts, tags, metadata),
-          select (id, topic, idempotency_key, state)
+          -- available_at: an enqueue tells whether what it has written is ready, and wakes workers then.
+          select (id, topic, idempotency_key, state, available_at)
         on "brooq".job to "brooq_producer";
 
     grant select,
@@ -112,6 +113,10 @@ begin
     grant select (id, topic, state, priority, attempts, max_attempts, claim_seq, expired_leases, idempotency_key,
                   available_at, locked_by, locked_until, last_error, failures, tags, metadata, created_at, updated_at)
         on "brooq".job to "brooq_viewer";
+
+    -- The trail of what is done by hand: whoever may cancel adds to it, and nobody changes it.
+    grant insert (actor, action, job, topic, found, done, reason) on "brooq".brooq_operation to "brooq_worker";
+    grant select on "brooq".brooq_operation to "brooq_viewer";
 end
 $brooq$;
 

@@ -30,6 +30,7 @@ class Statements:
     fates: str
     find: str
     list: str
+    operator_cancel: str
     prune: str
     reap: str
     renew: str
