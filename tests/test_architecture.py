@@ -58,6 +58,7 @@ def test_only_the_adapter_holds_sql(tree: Tree) -> None:
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.security("S11")
 def test_statements_are_not_put_together(tree: Tree) -> None:
     faults = composition_faults(tree, ADAPTER)
     assert not faults, "\n".join(faults)

@@ -7,7 +7,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from brooq.postgres import migrate
-from brooq.postgres.dsn import describe, mask
+from brooq.postgres.dsn import describe, mask, unverified
 from brooq.vocabulary.error import BrooqError, ConfigError, StoreUnavailable
 
 
@@ -106,3 +106,32 @@ def test_defaults_and_environment_are_those_of_libpq(monkeypatch: pytest.MonkeyP
 
 def test_a_malformed_dsn_is_not_described_at_all() -> None:
     assert describe("postgres:/user:s3cret@host/db") == "a malformed DSN"
+
+
+@pytest.mark.security("S20")
+@pytest.mark.parametrize(
+    ("dsn", "mode"),
+    [
+        ("postgresql://u@db.example/x", "prefer"),
+        ("postgresql://u@db.example/x?sslmode=disable", "disable"),
+        ("postgresql://u@db.example/x?sslmode=require", "require"),
+        ("postgresql://u@10.0.0.5/x?sslmode=verify-ca", "verify-ca"),
+        ("postgresql://u@127.0.0.1,db.example/x", "prefer"),
+        ("host=localhost hostaddr=10.0.0.5", "prefer"),
+        ("postgresql://u@db.example/x?sslmode=verify-full", None),
+        ("postgresql://u@127.0.0.1/x", None),
+        ("postgresql://u@127.8.8.8/x", None),
+        ("postgresql://u@[::1]/x", None),
+        ("postgresql://u@localhost/x", None),
+        ("host=/run/postgresql", None),
+        ("host=@socket", None),
+        ("host=db.example hostaddr=127.0.0.1", None),
+        ("not a dsn", None),
+    ],
+)
+def test_a_way_to_the_database_that_can_be_listened_to_is_told(
+    dsn: str, mode: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGHOST", "PGHOSTADDR", "PGSSLMODE"):
+        monkeypatch.delenv(name, raising=False)
+    assert unverified(dsn) == mode

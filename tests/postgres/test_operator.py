@@ -17,14 +17,11 @@ from brooq.vocabulary.error import StoreUnavailable
 
 pytestmark = pytest.mark.security("S23")
 TRAIL = "select actor, login = session_user, action, job, topic, found, done, reason from brooq_operation order by id"
-FORGED = (
-    (
-        "insert into brooq_operation (login, actor, action, job, topic, found, done)"
-        " values ('a', 'b', 'cancel', gen_random_uuid(), 't', 'done', true)"
-    ),
-    "select * from brooq_operation",
-    "delete from brooq_operation",
+FORGED_LOGIN = (
+    "insert into brooq_operation (login, actor, action, job, topic, found, done)"
+    " select 'ann', 'eve', 'cancel', id, topic, state, true from job"
 )
+FORGED = (FORGED_LOGIN, "select * from brooq_operation", "delete from brooq_operation")
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])

@@ -182,7 +182,10 @@ def test_a_moment_without_a_zone_or_out_of_range_is_refused() -> None:
 
 
 @pytest.mark.fault(55)
-@pytest.mark.parametrize("schema", ["q", "My-Schema", 'it\'s "quoted"'])
+@pytest.mark.security("S11")
+@pytest.mark.parametrize(
+    "schema", ["q", "My-Schema", 'it\'s "quoted"', 'a"; drop schema public cascade; --', "слово 50% $1", "x" * 63]
+)
 async def test_every_verb_keeps_to_its_schema(empty_dsn: str, schema: str) -> None:
     """Fault 55: another table called job, with the same columns, stands first in everybody's search_path."""
     dsn, observer = empty_dsn, Observer(empty_dsn)

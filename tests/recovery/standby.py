@@ -12,8 +12,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from brooq.postgres.local import LocalPostgres
-from brooq.postgres.local.account import environment
 from brooq.postgres.local.binaries import find
+from brooq.postgres.local.environment import environment
 
 
 def make_standby(primary: LocalPostgres, folder: Path, settings: dict[str, str | int | bool]) -> LocalPostgres:

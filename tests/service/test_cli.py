@@ -396,6 +396,19 @@ def test_an_empty_table(dsn: str, tmp_path: Path) -> None:
     assert "no jobs found" in brooq("jobs", dsn=dsn, cwd=tmp_path).stderr
 
 
+def test_check_notes_what_is_open_and_passes_all_the_same(dsn: str, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"DATABASE_URL={dsn}\n")
+    (tmp_path / ".env").chmod(0o644)
+    done = brooq("check", cwd=tmp_path)
+    assert done.returncode == 0
+    assert ".env holds secrets" in done.stdout
+    assert "HTTP_TOKEN is not set" in done.stdout
+    (tmp_path / ".env").chmod(0o600)
+    done = brooq("check", cwd=tmp_path, HTTP_TOKEN="t" * 32)
+    notes = [line for line in done.stdout.splitlines() if line.startswith("note")]
+    assert all("durability" in line for line in notes)
+
+
 def test_check_tells_the_version_the_schema_and_what_durability_rests_on(dsn: str, tmp_path: Path) -> None:
     done = brooq("check", dsn=dsn, cwd=tmp_path)
     assert done.returncode == 0

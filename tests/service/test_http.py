@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import subprocess
 import time
@@ -178,6 +179,7 @@ async def test_a_token_that_is_no_ascii_works_as_bytes() -> None:
         assert (await surface.client.get("/metrics", headers={b"authorization": b"Bearer \xd0"})).status_code == 401
 
 
+@pytest.mark.security("S4")
 @pytest.mark.parametrize(
     ("host", "code"),
     [
@@ -190,6 +192,53 @@ async def test_only_requests_to_loopback_names_are_answered(host: bytes, code: i
     async with served(Queue(MemoryStore(), FAST)) as surface:
         answer = await surface.raw(b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
         assert int(answer.split()[1]) == code
+
+
+@pytest.mark.security("S4")
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n",
+        b"GET /metrics HTTP/1.1\r\n",
+        b"GET http://evil.example/metrics HTTP/1.1\r\nHost: evil.example\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: localhost\r\n",
+    ],
+)
+async def test_no_other_name_reaches_anything_not_even_health(head: bytes) -> None:
+    """Before the token and before the routes: a page that rebinds its name reads nothing."""
+    async with served(Queue(MemoryStore(), FAST), token=TOKEN) as surface:
+        answer = await surface.raw(head + b"Connection: close\r\n\r\n")
+        assert int(answer.split()[1]) in {400, 421}
+        assert b"brooq_" not in answer
+        assert b"well" not in answer
+
+
+@pytest.mark.security("S5")
+@pytest.mark.security("S7")
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"])
+async def test_nothing_can_be_changed_and_no_other_page_may_read(method: str) -> None:
+    """There is no action to forge, nothing to forge it with, and no leave to read the answer."""
+    async with served(Queue(MemoryStore(), FAST)) as surface:
+        for path in ("/metrics", "/healthz", "/"):
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n"
+            answer = await surface.raw(head.encode() + b"Cookie: a=b\r\nConnection: close\r\n\r\n")
+            assert int(answer.split()[1]) in {400, 404, 405}
+            names = {line.partition(b":")[0].strip().lower() for line in answer.partition(b"\r\n\r\n")[0].splitlines()}
+            assert not [name for name in names if name.startswith(b"access-control") or name == b"set-cookie"]
+
+
+@pytest.mark.security("S6")
+async def test_no_answer_can_be_taken_for_a_page() -> None:
+    """No HTML anywhere: what is hostile in a topic or a path is text, in a type that no browser runs."""
+    async with served(Queue(MemoryStore(), FAST)) as surface:
+        for path in ("/healthz", "/metrics", "/<script>alert(1)</script>", "/%3Cimg%20src=x%20onerror=alert(1)%3E"):
+            answer = await surface.client.get(path)
+            assert answer.headers["content-type"].partition(";")[0] in {"application/json", "text/plain"}
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            assert "alert" not in answer.text
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/healthz/x", "/docs", "/%2e%2e/metrics", "/metrics%00", "/jobs"])
@@ -254,6 +303,7 @@ async def test_nothing_is_reported_before_it_is_known(queue: Queue) -> None:
 
 
 @pytest.mark.fault(48)
+@pytest.mark.security("S16")
 async def test_gauges_fall_to_zero_and_thousands_of_foreign_topics_stay_one_series(queue: Queue, dsn: str) -> None:
     async with served(queue) as surface:
         await queue.enqueue_many([Job("mail") for _ in range(100)])
@@ -284,6 +334,18 @@ async def test_gauges_fall_to_zero_and_thousands_of_foreign_topics_stay_one_seri
                 await queue.take_census()
             samples = await surface.metrics()
             assert samples['brooq_jobs{state="pending",topic="mail"}'] == 3
+
+
+@pytest.mark.security("S16")
+async def test_no_label_holds_what_a_producer_chooses_without_bound(queue: Queue) -> None:
+    """Ids, keys, payloads and errors are no labels; topics are those of the kinds, and a bounded number of others."""
+    async with queue, served(queue) as surface:
+        await queue.enqueue_many([Job("mail", n, f"key-{n}") for n in range(20)])
+        await eventually(lambda: queue.metrics.settled["mail", "done"] == 20)
+        text = (await surface.client.get("/metrics")).text
+    labels = set(re.findall(r'[{,](\w+)="', text))
+    assert labels <= {"topic", "state", "outcome", "le", "route", "method", "code", "version", "python"}
+    assert "key-" not in text
 
 
 async def test_names_are_those_that_prometheus_recommends(queue: Queue) -> None:

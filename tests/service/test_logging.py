@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from random import Random
 from typing import Any
 
 import pytest
@@ -64,6 +65,25 @@ def test_one_record_is_one_line(message: str, name: str, value: object, error: s
     read = json.loads(JSON.format(record("%s", message, extra={name: value})))
     assert read["message"] == message
     assert name in read
+
+
+@pytest.mark.security("S10")
+def test_ten_thousand_hostile_values_are_ten_thousand_lines() -> None:
+    """In every part of a record, in both forms: nothing breaks a line, steers a terminal or turns the reading order."""
+    chance = Random(8)  # the same values at every run
+    hostile = (
+        "\r\n", "\x1b[2J", "\x9b31m", "\u2028", "\u2029", "\u202e", "\u2066", "\u200f", "\ufeff", "\x00", "\x85", "\x0b",
+        "\x1c", "\ud800", '{"level": "critical"}', "2026-11-30 ERROR forged", "%s%n", "${jndi:x}", "\U000e0041", "я", "\\n",
+    )  # fmt: skip
+    stream = io.StringIO()
+    for number in range(10_000):
+        value, other, third = ("".join(chance.choices(hostile, k=chance.randint(1, 6))) for _ in range(3))
+        made = record("%s", value, extra={f"x_{other}": other, "x_y": [third, {third: other}]}, error=ValueError(third))
+        stream.write((JSON if number % 2 else CONSOLE).format(made) + "\n")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 10_000
+    assert [line for line in lines if one_line(line) != line] == []
+    assert all(json.loads(line)["level"] == "info" for line in lines[1::2])
 
 
 def test_fields_of_a_record() -> None:

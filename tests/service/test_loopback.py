@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
+from tests.service.brooq_process import inside
 
 from brooq.service.loopback import Address, AddressError, ListenError, listen, parse
 
 
+@pytest.mark.security("S1")
 @pytest.mark.parametrize(
     "value",
     [
@@ -26,6 +29,23 @@ def test_everything_off_loopback_is_refused_in_one_line(value: str) -> None:
     message = str(caught.value)
     assert "\n" not in message
     message.encode()
+
+
+@pytest.mark.security("S1")
+@pytest.mark.parametrize(
+    "value",
+    ["0.0.0.0:8090", "[::]:8090", ":8090", "8090", "*:8090", "192.168.1.10:8090", "10.0.0.1:8090", "172.16.0.1:80",
+     "[::ffff:10.0.0.1]:8090", "[::ffff:127.0.0.1]:8090", "[fe80::1]:8090", "[2001:db8::1]:80", "127.0.0.1:65536",
+     "127.0.0.1:http", "2130706433:8090", "0x7f000001:8090", "0177.0.0.1:8090", "localhost.evil.example:8090",
+     "example.org:8090", "http://127.0.0.1:8090", "169.254.169.254:80", "255.255.255.255:1"],
+)  # fmt: skip
+def test_a_worker_off_loopback_does_not_start_and_says_so_in_one_line(value: str, tmp_path: Path) -> None:
+    done = inside("worker", dsn="postgresql://127.0.0.1:1/x", cwd=tmp_path, HTTP_ADDR=value)
+    assert done.returncode == 2
+    told = [line for line in done.stderr.splitlines() if "HTTP_ADDR" in line]
+    assert len(told) == 1
+    assert len(done.stderr.splitlines()) <= 2
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,25 @@ def test_a_stop_while_a_restart_is_waited_for_is_a_good_end(dsn: str, app: Path)
         assert process.exit_code() == 0
 
 
+@pytest.mark.security("S19")
+def test_it_starts_nothing_but_itself_with_no_secret_on_the_command_line(dsn: str, app: Path) -> None:
+    token = "c4nary" * 8
+    with worker("--app", "jobs:queue", "--processes", "2", dsn=dsn, cwd=app, HTTP_TOKEN=token) as process:
+        numbered = pids(process)
+        children = {child.pid: child for child in psutil.Process(process.process.pid).children(recursive=True)}
+        assert set(children) == set(numbered.values())
+        for number, pid in numbered.items():
+            *command, descriptor = children[pid].cmdline()
+            own = [sys.executable, "-m", "brooq", "worker", "--app", "jobs:queue", "--supervised", str(number)]
+            assert command == own
+            assert descriptor.isdecimal()
+            assert {name: children[pid].environ()[name] for name in ("DATABASE_URL", "HTTP_TOKEN")} == {
+                "DATABASE_URL": dsn, "HTTP_TOKEN": token,
+            }  # fmt: skip
+        process.send()
+        assert process.exit_code() == 0
+
+
 def test_a_program_that_cannot_be_started_ends_all(caplog: pytest.LogCaptureFixture) -> None:
     made = Supervisor(Settings(processes=3), lambda number, descriptor: ["/nowhere/brooq"], None, Masker())
     before = signal.getsignal(signal.SIGHUP)

@@ -416,6 +416,7 @@ def test_wrong_settings_end_it_with_code_2_and_all_of_them(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.security("S22")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_others_cannot_read_its_secrets_and_it_leaves_no_core(dsn: str, tmp_path: Path) -> None:
     # What is not dumpable belongs to root in /proc; to root everything looks alike, so the kernel's own word is asked.

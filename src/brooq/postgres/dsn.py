@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from urllib.parse import unquote
 
 import psycopg
@@ -55,6 +56,32 @@ def describe(dsn: str) -> str:
     user = values.get("user") or "?"
     places = ",".join(f"{host}:{port}" for host, port in zip(hosts, ports, strict=False))
     return mask(text("dsn.place", places=places, dbname=values.get("dbname") or user, user=user), dsn)
+
+
+def unverified(dsn: str) -> str | None:
+    """The `sslmode` of a DSN when it leads off this machine and lets anybody pose as the database; None when all is well.
+
+    Only `verify-full` compares the name of the host with that of the certificate.
+    """
+    try:
+        values = {**_defaults(), **{key: str(value) for key, value in conninfo_to_dict(dsn).items()}}
+    except psycopg.Error:
+        return None
+    hosts = (values.get("hostaddr") or values.get("host") or "localhost").split(",")
+    if all(_is_local(host) for host in hosts):
+        return None
+    mode = values.get("sslmode") or "prefer"
+    return None if mode == "verify-full" else mode
+
+
+def _is_local(host: str) -> bool:
+    # An empty host, a folder and an abstract socket are sockets of this machine.
+    if not host or host[0] in "/@" or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _defaults() -> dict[str, str]:

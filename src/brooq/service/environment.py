@@ -83,6 +83,11 @@ def open_to_others(file: int | Path) -> bool:
     return bool(mode & stat.S_IRGRP) and not _has_access_list(file)
 
 
+def exposed(env_file: Path = Path(".env")) -> bool:
+    """Whether `.env` holds a secret and other users may read it. No error, since it is a developer's file first."""
+    return any(name in SECRETS for name in _file(env_file, [])) and open_to_others(env_file)
+
+
 def _has_access_list(file: int | Path) -> bool:
     try:
         return bool(os.getxattr(file, "system.posix_acl_access"))

@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 import psycopg
+from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool
 
@@ -62,7 +63,7 @@ class PsycopgSession:
         await self.raw.rollback()
 
     async def listen(self, channel: str) -> None:
-        await self.execute(f"listen {channel}")
+        await self.raw.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
 
     async def notices(self, seconds: float) -> list[str]:
         return [notice.payload async for notice in self.raw.notifies(timeout=seconds, stop_after=1)]

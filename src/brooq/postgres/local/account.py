@@ -11,17 +11,13 @@ from pathlib import Path
 
 from brooq.postgres.local import launch
 from brooq.postgres.local.binaries import Binaries, copy
+from brooq.postgres.local.environment import environment
 
 
 def command(account: str, bond: str, folder: Path, program: Path, *arguments: str) -> list[str]:
     """The command line that runs a program as an account, see `launch`. A fresh interpreter: threads cannot hurt it."""
     script = str(Path(launch.__file__))
     return [sys.executable, "-I", "-S", script, account, bond, str(os.getpid()), str(folder), str(program), *arguments]
-
-
-def environment() -> dict[str, str]:
-    """Ours without libpq's variables, and with English texts: some are read by us."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("PG")} | {"LC_ALL": "C"}
 
 
 def choose(path: Path, data: Path, binaries: Binaries) -> tuple[str, Binaries]:

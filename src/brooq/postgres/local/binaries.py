@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from brooq.postgres.local.environment import environment
 from brooq.vocabulary.error import BrooqError
 from brooq.vocabulary.message import text
 
@@ -91,7 +92,7 @@ def _places() -> Iterator[Path]:
     for package in (wheel.submodule_search_locations or []) if wheel else []:
         yield Path(package) / "pginstall" / "bin"
     if pg_config := shutil.which("pg_config"):
-        answer = subprocess.run([pg_config, "--bindir"], capture_output=True, text=True, check=False)
+        answer = subprocess.run([pg_config, "--bindir"], env=environment(), capture_output=True, text=True, check=False)
         if answer.returncode == 0:
             yield Path(answer.stdout.strip())
     if _DEBIAN.is_dir():
@@ -105,7 +106,9 @@ def _at(folder: Path) -> Binaries | None:
     if not all((folder / program).is_file() for program in ("postgres", "initdb")):
         return None
     try:
-        answer = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True)
+        answer = subprocess.run(
+            [folder / "postgres", "--version"], env=environment(), capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     found = re.search(r"\(PostgreSQL\) (\S+)", answer.stdout)

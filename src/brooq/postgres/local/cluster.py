@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from brooq.postgres.local.binaries import LocalPostgresError
+from brooq.postgres.local.environment import environment
 from brooq.vocabulary.message import text
 
 USER = "postgres"
@@ -199,8 +200,10 @@ def _command(pid: int) -> list[str]:
             return [""]
     # Without /proc. The words are the ones that `local` gives: the program, the data, the settings.
     line = ["ps", "-o", "args=", "-p", str(pid)]
-    answer = subprocess.run(line, capture_output=True, text=True, errors="surrogateescape", check=False).stdout
-    program, _, rest = answer.partition(" -D")
+    answer = subprocess.run(
+        line, env=environment(), capture_output=True, text=True, errors="surrogateescape", check=False
+    )
+    program, _, rest = answer.stdout.partition(" -D")
     return [program, "-D" + rest.partition(" -c ")[0]]
 
 

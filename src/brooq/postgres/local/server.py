@@ -20,6 +20,7 @@ from psycopg import pq
 from brooq.postgres.local import account, launch
 from brooq.postgres.local.binaries import Binaries, LocalPostgresError, find
 from brooq.postgres.local.cluster import DETACHED, USER, Cluster, alive
+from brooq.postgres.local.environment import environment
 from brooq.vocabulary.message import text
 
 __all__ = ["LocalPostgres", "LocalPostgresError"]
@@ -190,7 +191,7 @@ class LocalPostgres:
             options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         line = account.command(chosen, "bound", self.path, binaries.initdb, *options)
         answer = subprocess.run(
-            line, env=account.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            line, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
         if answer.returncode != 0:
             shutil.rmtree(staging, ignore_errors=True)
@@ -274,7 +275,7 @@ class _Bound:
                 # A session of its own: Ctrl-C in the terminal is for us, and a worker still needs its database then.
                 process = subprocess.Popen(
                     line,
-                    env=account.environment(),
+                    env=environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -304,7 +305,7 @@ class _Detached:
 
     def __init__(self, line: list[str], log: int) -> None:
         answer = subprocess.run(
-            line, env=account.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, check=False
+            line, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, check=False
         )
         self.code: int | None = answer.returncode
         self.pid = int(answer.stdout or 0)

@@ -15,15 +15,20 @@ _OLDEST = 140000
 def check() -> int:
     """Look at everything that can be looked at, and say of each how it is. Exit code 1 when something is wrong."""
     from brooq.service.commands.session import run  # noqa: PLC0415
+    from brooq.service.environment import exposed  # noqa: PLC0415
     from brooq.service.settings import load  # noqa: PLC0415
 
     settings = load(database=True)
     _say(True, text("command.check_settings"))
+    if exposed():
+        _warn(False, text("command.check_env"))
+    if not settings.http_token and settings.http_addr is not None:
+        _warn(False, text("command.check_token"))
     return run(_ask(settings))
 
 
 async def _ask(settings: object) -> int:
-    from brooq.postgres.dsn import describe  # noqa: PLC0415
+    from brooq.postgres.dsn import describe, unverified  # noqa: PLC0415
     from brooq.postgres.migrate import LATEST  # noqa: PLC0415
     from brooq.postgres.reader import Reader  # noqa: PLC0415
     from brooq.postgres.store import PostgresStore  # noqa: PLC0415
@@ -44,6 +49,9 @@ async def _ask(settings: object) -> int:
         _say(well, text("command.check_database", where=where, version=server.version))
         if not well:
             click.echo(f"      {text('command.check_old')}")
+        mode = unverified(settings.dsn)
+        if mode is not None:
+            _warn(False, text("command.check_tls", mode=mode))
         if server.standby:
             well = _say(False, text("command.check_standby"))
         try:
