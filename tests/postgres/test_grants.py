@@ -382,6 +382,21 @@ def test_a_worker_process_and_the_commands_run_with_the_least_roles(empty_dsn: s
         assert "permission denied" in hidden.stderr
 
 
+async def test_a_worker_that_does_not_own_the_table_estimates_what_is_done_in_a_big_one(empty_dsn: str) -> None:
+    """PostgreSQL shows statistics of topic and state together to the owner alone; without them 0 would be a lie."""
+    with place(empty_dsn) as found:
+        found.ask("insert into job (topic, state, payload) select case when n % 4 = 0 then 'a' else 'b' end, 'done',"
+                  " to_jsonb(repeat(md5(n::text), 30)) from generate_series(1, 24000) as n")  # fmt: skip
+        found.ask("analyze job")
+        async with Opened(found.login("work", "worker"), found.schema) as store:
+            census = await store.census(["a"])
+        depths = {(each.topic, each.state): each for each in census.depths}
+        done = depths["a", State.DONE]
+        assert not done.exact
+        assert 4500 < done.jobs < 7500
+        assert 15000 < depths["b", State.DONE].jobs < 21000
+
+
 @pytest.mark.security("S13")
 async def test_the_recipe_of_policies_keeps_a_worker_to_its_topics(empty_dsn: str) -> None:
     (recipe,) = blocks(SECURITY, "sql")

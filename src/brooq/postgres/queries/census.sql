@@ -41,13 +41,30 @@ topics as materialized (
     union
     select topic from unsuccessful where topic is not null
 ),
-estimate as materialized (
+place as (
+    select nspname, relname from pg_class join pg_namespace on pg_namespace.oid = relnamespace
+    where pg_class.oid = '"brooq".job'::regclass
+),
+together as materialized (
     select stats.most_common_vals[i][1] as topic, stats.most_common_vals[i][2] as state,
            (stats.most_common_freqs[i] * size.rows)::bigint as count
     from pg_stats_ext as stats, generate_subscripts(stats.most_common_vals, 1) as i, size
     where not size.small
       and format('%I.%I', stats.schemaname, stats.tablename)::regclass = '"brooq".job'::regclass
       and stats.statistics_name = 'job_topic_state'
+),
+estimate as materialized (
+    select topic, state, count from together
+    union all
+    -- Statistics of several columns are shown to the table's owner alone. Anybody else multiplies the shares that topic
+    -- and state have by themselves: rough, and better than none.
+    select topics.value, states.value, (topics.share * states.share * size.rows)::bigint
+    from size, place
+    join pg_stats as of_topic on of_topic.schemaname = nspname and of_topic.tablename = relname and of_topic.attname = 'topic'
+    join pg_stats as of_state on of_state.schemaname = nspname and of_state.tablename = relname and of_state.attname = 'state'
+    cross join lateral unnest(of_topic.most_common_vals::text::text[], of_topic.most_common_freqs) as topics (value, share)
+    cross join lateral unnest(of_state.most_common_vals::text::text[], of_state.most_common_freqs) as states (value, share)
+    where not size.small and not exists (select from together)
 ),
 counted as (
     select topics.topic, found.state, count(*) as count, count(*) < $2 as exact
