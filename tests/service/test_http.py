@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
+from psycopg import sql
 from tests.database import Server
 from tests.service.server import eventually, served
 
@@ -72,6 +73,21 @@ async def test_healthz_of_a_schema_that_is_gone(queue: Queue, dsn: str) -> None:
         assert answer.status_code == 503
         assert (answer.json()["database"], answer.json()["schema"]) == ("ok", "wrong")
         assert "schema: wrong" in answer.json()["wrong"]
+
+
+@pytest.mark.fault(27)
+async def test_healthz_of_a_server_that_only_reads(queue: Queue, dsn: str) -> None:
+    """Fault 27: it answers, its schema is right, and no worker can work there."""
+    async with queue:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            name = sql.Identifier(connection.info.dbname)
+            change = sql.SQL("alter database {} set default_transaction_read_only = on")
+            connection.execute(change.format(name))
+        async with served(queue) as surface:
+            answer = await surface.client.get("/healthz")
+            assert answer.status_code == 503
+            assert answer.json()["database"] == "read-only"
+            assert answer.json()["schema"] == "ok"
 
 
 async def test_healthz_and_metrics_without_a_database(queue: Queue, dsn: str, postgres: Server) -> None:

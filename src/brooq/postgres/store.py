@@ -87,6 +87,8 @@ class PostgresStore:
         self.pool = pool
         self.driver = driver_of(pool)
         self.schema = schema
+        self.read_only = False
+        """Whether the server only read when it was opened last."""
         self._max_payload = max_payload
         self._patience = patience
         self._wakeups = wakeups
@@ -100,7 +102,7 @@ class PostgresStore:
     async def open(self) -> None:
         """Check that the database answers and its schema is the one this version needs (requirement M2)."""
         try:
-            ((found,),) = await self._on_upkeep(self._statements.version)
+            ((found, self.read_only),) = await self._on_upkeep(self._statements.version)
         except SchemaError:
             found = None
         if found is None:

@@ -22,6 +22,10 @@ class PoolExhausted(StoreUnavailable):
     """No connection of the consumer's pool became free in time: waiting once more would only double the wait."""
 
 
+class ReadOnlyServer(StoreUnavailable):
+    """The server answers, and only reads: a standby, or one that was told to."""
+
+
 def reads_only(error: Exception) -> bool:
     """Whether the server only reads. Such a connection is closed, never kept: after a failover its address may lead to
     another server, and only a new connection finds that one."""
@@ -44,6 +48,8 @@ def translate(error: Exception, *, writing: bool = False, dsn: str = "") -> Broo
         return SchemaError(text("postgres.schema_broken", reason=_first_line(error, dsn)))
     if state.startswith(("22", "23")):
         return StoreRefused(_first_line(error, dsn))
+    if reads_only(error):
+        return ReadOnlyServer(_first_line(error, dsn))
     if state == "55P03":
         return StoreBusy(_first_line(error, dsn))
     if writing and (state in _CONNECTION_LOST or state.startswith("08")):

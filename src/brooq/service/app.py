@@ -24,6 +24,7 @@ from brooq.engine.queue import Queue
 from brooq.engine.store import Store
 from brooq.postgres.session import Driver
 from brooq.postgres.store import PostgresStore
+from brooq.postgres.trouble import ReadOnlyServer
 from brooq.service.health import Probe
 from brooq.service.line import shorten
 from brooq.service.settings import Settings
@@ -114,8 +115,23 @@ def probe_of(queue: Queue) -> Probe:
     """What asks the database for its schema, over a connection that the engine's upkeep never holds up."""
     store = queue.store
     if isinstance(store, PostgresStore):
-        return PostgresStore(store.pool, store.schema, patience=PROBE_PATIENCE)
+        return _Writable(PostgresStore(store.pool, store.schema, patience=PROBE_PATIENCE))
     return _Borrowed(store)
+
+
+class _Writable:
+    """A store of PostgreSQL, asked whether it can do what a worker needs."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+
+    async def open(self) -> None:
+        await self._store.open()
+        if self._store.read_only:
+            raise ReadOnlyServer(text("postgres.read_only"))
+
+    async def close(self) -> None:
+        await self._store.close()
 
 
 class _Borrowed:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from brooq.engine.queue import Queue
+from brooq.postgres.trouble import ReadOnlyServer
 from brooq.vocabulary.error import SchemaError
 
 PATIENCE = 2.0
 """For how many seconds the database is waited for: who asks wants an answer, even when there is none to be had."""
 
 OK, NO_ANSWER, WRONG, UNKNOWN, STARTING, GONE = "ok", "no answer", "wrong", "unknown", "starting", "not running"
+READ_ONLY = "read-only"
 
 
 class Probe(Protocol):
@@ -171,4 +173,6 @@ class Health:
         error = asking.exception()
         if error is None:
             return OK, OK
+        if isinstance(error, ReadOnlyServer):
+            return READ_ONLY, OK
         return (OK, WRONG) if isinstance(error, SchemaError) else (NO_ANSWER, UNKNOWN)

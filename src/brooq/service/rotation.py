@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -28,7 +29,10 @@ class Rotation:
         self._then = then
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read in the loop whenever the process gets SIGHUP; in the main thread."""
+        """Read in the loop whenever the process gets SIGHUP; in the main thread. On a terminal it means that the terminal is
+        gone, and ends the process as it always did."""
+        if sys.stderr.isatty():
+            return
 
         def hear(number: int, frame: FrameType | None) -> None:
             try:
