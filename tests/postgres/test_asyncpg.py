@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 import pytest_asyncio
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from brooq import Claim, Config, Job, PayloadError, Queue, State, StoreUnavailable, TxError
 from brooq.postgres import PostgresStore, as_asyncpg, as_psycopg, open_pool, wrap_tx
@@ -131,8 +132,6 @@ async def test_handlers_may_hold_the_whole_pool(dsn: str) -> None:
 
 @pytest.mark.parametrize("form", ["url", "pairs"])
 async def test_a_dsn_of_either_form_is_read(dsn: str, form: str) -> None:
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
     parts: dict[str, Any] = dict(conninfo_to_dict(dsn))
     parts |= {"connect_timeout": "5", "application_name": "shop", "keepalives": "1"}
     named = (
@@ -153,3 +152,9 @@ async def test_no_database_is_said_without_a_password() -> None:
 def test_a_pool_of_another_kind_is_refused() -> None:
     with pytest.raises(TypeError, match="asyncpg"):
         PostgresStore(object())
+
+
+async def test_an_address_beside_the_host_is_where_it_connects(dsn: str) -> None:
+    parts: dict[str, Any] = {**conninfo_to_dict(dsn), "host": "nowhere.invalid", "hostaddr": "127.0.0.1"}
+    async with open_pool(make_conninfo(**parts), driver="asyncpg") as pool:
+        assert await pool.fetchval("select 1") == 1

@@ -295,10 +295,9 @@ def test_secrets_compare_by_value_whatever_they_hold() -> None:
 @pytest.mark.parametrize(
     ("setting", "argument", "kind"),
     [
-        ("auto", None, asyncpg.Pool),
         ("asyncpg", None, asyncpg.Pool),
         ("psycopg", None, AsyncConnectionPool),
-        ("auto", "psycopg", AsyncConnectionPool),
+        ("asyncpg", "psycopg", AsyncConnectionPool),
         ("psycopg", "asyncpg", asyncpg.Pool),
     ],
 )
@@ -307,8 +306,7 @@ async def test_a_pool_is_of_the_driver_that_was_chosen(setting: str, argument: s
     assert isinstance(settings.make_pool(driver=argument), kind)
 
 
-async def test_without_asyncpg_auto_is_psycopg_and_its_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_asyncpg_its_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    assert isinstance(Settings(database_url=Secret(DSN)).make_pool(), AsyncConnectionPool)
     (problem,) = problems(QUEUE_DRIVER="asyncpg")
     assert "pip install 'brooq[asyncpg]'" in problem

@@ -39,7 +39,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("json", "console")
 OFF = "off"
 PSYCOPG, ASYNCPG = "psycopg", "asyncpg"
-DRIVERS = (AUTO, PSYCOPG, ASYNCPG)
+DRIVERS = (PSYCOPG, ASYNCPG)
 MOST_PROCESSES = 256
 _ON = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -64,8 +64,8 @@ class Settings:
     """None: no HTTP surface (`HTTP_ADDR=off`)."""
     http_token: tuple[Secret, ...] = ()
     """Up to two tokens, either of which the surface takes; none: its metrics are open."""
-    driver: str = AUTO
-    """What connects: auto (asyncpg where it is installed, else psycopg), psycopg or asyncpg."""
+    driver: str = PSYCOPG
+    """What connects: psycopg, or asyncpg. Never guessed: `on_succeeded` gets a connection of it."""
     processes: int = 1
     """How many worker processes `brooq worker` runs."""
     loop: str = AUTO
@@ -100,7 +100,7 @@ class Settings:
         from brooq.postgres.pool import make_asyncpg_pool, make_pool  # noqa: PLC0415  not needed to read settings
 
         driver = driver or self.driver
-        if driver == ASYNCPG or (driver == AUTO and _installed(ASYNCPG)):
+        if driver == ASYNCPG:
             return make_asyncpg_pool(self.dsn, min_size=0, max_size=max_size, prepared=self.prepared)
         return make_pool(self.dsn, min_size=0, max_size=max_size, prepared=self.prepared)
 

@@ -175,6 +175,9 @@ def make_pool(
     if not all(number.isdecimal() for number in [timeout, *parts.get("port", "").split(",")] if number):
         # Asked here: asyncpg's ValueError would quote what may be half of a password.
         raise psycopg.ProgrammingError(text("dsn.malformed"))
+    address = parts.pop("hostaddr", "")
+    if address:  # libpq connects there and calls it by its host; asyncpg has one word for both
+        parts["host"] = address
     user, password, database = (quote(parts.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
     parts = {name: value for name, value in parts.items() if name not in CLIENT_ONLY and "keepalives" not in name}
     parts.setdefault("application_name", application_name)
