@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brooq.service.line import one_line
-from brooq.service.logging import Masker, formatter
+from brooq.service.logging import _TURN, Masker, formatter
 from brooq.service.secret import Secret
 
 CANARY = "pa55-canary"
@@ -184,8 +184,10 @@ def test_a_logger_of_the_library_writes_fields_to_the_stream() -> None:
 
 WRITER = """
 import sys
+from brooq.service import logging
 from brooq.service.logging import Masker, configure, log
 number = int(sys.argv[1])
+logging._TURN = float(sys.argv[2])
 configure(Masker(), form="json", process=number, shared=True)
 print("ready", flush=True)
 sys.stdin.read()
@@ -207,7 +209,9 @@ def test_long_lines_of_several_processes_stay_whole_when_the_pipe_is_full() -> N
     with ExitStack() as stack:
         started = [
             stack.enter_context(
-                subprocess.Popen([sys.executable, "-c", WRITER, str(number)], stdin=pipe, stdout=pipe, stderr=writing)
+                subprocess.Popen(
+                    [sys.executable, "-c", WRITER, str(number), "60"], stdin=pipe, stdout=pipe, stderr=writing
+                )
             )
             for number in (1, 2, 3)
         ]
@@ -234,7 +238,7 @@ def test_who_was_stopped_while_it_wrote_does_not_silence_the_others() -> None:
         assert holder.stdout.readline() == b"held\n"
         short = WRITER.replace("range(80)", "range(1)").replace("200_000", "3")
         subprocess.run(
-            [sys.executable, "-c", short, "2"],
+            [sys.executable, "-c", short, "2", str(_TURN)],
             input=b"",
             stdout=subprocess.DEVNULL,
             stderr=writing,
