@@ -120,7 +120,7 @@ async def test_many_rings_over_a_long_time_are_no_crowd() -> None:
     await ground.settled()
     for _ in range(CROWD * 2):
         ground.bell.ring()
-        await asyncio.sleep(WINDOW / 20)
+        await asyncio.sleep(WINDOW / 10)
         assert ground.bell.hangs
     await ground.waker.stop()
 

@@ -259,6 +259,7 @@ def test_enqueueing(connection: psycopg.Connection[Any], mode: str) -> None:
             nothing,
             nothing,
             "mail",
+            False,
         ]
 
     keys: list[str | None] = ["known", "new", None]
