@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from brooq import Job, Queue, TxError
 from brooq.postgres import PostgresStore, as_psycopg, open_pool, wrap_tx
+from brooq.postgres.drivers.psycopg import PsycopgDriver
 from brooq.postgres.pool import Pool
 from brooq.testing import MemoryStore
 
@@ -123,3 +125,25 @@ async def test_the_pool_outlives_the_queue(pool: Pool) -> None:
         pass
     assert not pool.closed
     assert await counts(pool) == (0, 0)
+
+
+async def test_a_borrower_that_gives_up_while_its_connection_is_asked_leaves_it_in_the_pool(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    async def silent(_: PsycopgDriver, __: object) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    async with open_pool(dsn, min_size=1, max_size=1, timeout=5) as pool:
+        store = PostgresStore(pool)
+        with monkeypatch.context() as patch:
+            patch.setattr(PsycopgDriver, "_alive", silent)
+            waiting = asyncio.ensure_future(store.begin())
+            await asked.wait()
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        tx = await store.begin()
+        await tx.rollback()

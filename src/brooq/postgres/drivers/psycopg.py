@@ -124,16 +124,19 @@ class PsycopgDriver:
             raise without_password(error, str(conninfo)) from None
 
     async def borrow(self, *, checked: bool) -> PsycopgSession:
-        connection = await self._pool.getconn()
-        while checked and not await self._alive(connection):
-            await self._pool.putconn(connection)
+        while True:
+            session = PsycopgSession(await self._pool.getconn(), self._pool)
+            try:
+                if not checked or await self._alive(session.raw):
+                    # It must not send a BEGIN of its own before ours.
+                    if not session.raw.autocommit:
+                        await session.raw.set_autocommit(True)
+                    return session
+            except BaseException:
+                await session.give_back()  # whoever wanted it has given up meanwhile: it must not stay lent for ever
+                raise
+            await session.give_back()
             await self.mend()
-            connection = await self._pool.getconn()
-        session = PsycopgSession(connection, self._pool)
-        # It must not send a BEGIN of its own before ours.
-        if not session.raw.autocommit:
-            await session.raw.set_autocommit(True)
-        return session
 
     async def _alive(self, connection: Connection) -> bool:
         try:
