@@ -55,7 +55,6 @@ class Worker:
         self._store = store
         self._kinds = kinds
         self._config = config
-        self._lease = config.lease_time
         self._metrics = metrics
         self._listeners = listeners
         self._runtime = runtime

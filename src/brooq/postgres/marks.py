@@ -22,6 +22,9 @@ DEEP = 500
 
 Place: TypeAlias = tuple[datetime, UUID]
 
+NO_MARKS: list[list[Any]] = [[], [], [], []]
+"""A claim from the beginning."""
+
 
 class Marks:
     """The last job taken, by topic and priority."""
@@ -39,7 +42,7 @@ class Marks:
             self._places.clear()  # for one claim: the backlog is as deep as before
             self._forgotten = now
         if self._taken < DEEP:
-            return [[], [], [], []]
+            return NO_MARKS
         keys, places = list(self._places), list(self._places.values())
         return [
             [topic for topic, _ in keys],

@@ -29,7 +29,7 @@ from brooq.postgres.census import read_census
 from brooq.postgres.drivers import driver_of
 from brooq.postgres.enqueue import Prepared, insert, insert_new, prepare
 from brooq.postgres.link import Link
-from brooq.postgres.marks import Marks
+from brooq.postgres.marks import NO_MARKS, Marks
 from brooq.postgres.migrate import LATEST
 from brooq.postgres.record import to_record, utc
 from brooq.postgres.session import Rows, Session
@@ -210,7 +210,9 @@ class PostgresStore:
         self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta
     ) -> Exchange:
         """Outcomes and the next claim in one statement, on a connection of the engine's own."""
-        parameters = [worker, *_columns(outcomes), list(topics), limit, lease, *self._marks.columns()]
+        parameters = [worker, *_columns(outcomes), list(topics), limit, lease]
+        # Outcomes alone have a lane of their own, which has nothing to do with where claims go on.
+        parameters += self._marks.columns() if limit else NO_MARKS
 
         async def work(session: Session) -> Rows:
             return await session.fetch(self._statements.exchange, parameters)

@@ -15,6 +15,9 @@ from brooq.postgres.session import Rows
 from brooq.postgres.trouble import without_password
 from brooq.vocabulary.message import text
 
+ERRORS: tuple[type[Exception], ...] = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+"""What asyncpg raises: the server's errors, its own, and the socket's."""
+
 POOL_PATIENCE = 30.0
 """How many seconds a caller waits for a connection of the pool: asyncpg's own answer is for ever."""
 
@@ -84,7 +87,7 @@ class AsyncpgSession:
     async def close(self) -> None:
         try:
             await self.raw.close(timeout=2.0)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except ERRORS:
             self.raw.terminate()
 
     async def give_back(self) -> None:
@@ -92,7 +95,7 @@ class AsyncpgSession:
         try:
             if self.in_transaction:
                 await self.rollback()
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except ERRORS:
             pass  # lost: the pool throws it away, the server rolls back by itself
         finally:
             await self._pool.release(self.raw)
@@ -101,7 +104,7 @@ class AsyncpgSession:
 class AsyncpgDriver:
     """An asyncpg pool as a Driver."""
 
-    errors: tuple[type[Exception], ...] = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+    errors = ERRORS
 
     def __init__(self, pool: asyncpg.Pool[Any]) -> None:
         """Opens nothing."""

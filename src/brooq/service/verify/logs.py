@@ -6,6 +6,7 @@ Whoever writes them may have been killed in the middle of a line: what cannot be
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,9 +56,8 @@ class Journal:
 
     def read(self, path: Path, since: float) -> None:
         """Add a file, without what is older than `since`."""
-        for line in _lines(path, self):
-            if line["at"] >= since:
-                self.add(line)
+        for line in _lines(path, self, since):
+            self.add(line)
 
     def add(self, line: dict[str, Any]) -> None:
         """Add one line; kinds that are not known say nothing."""
@@ -103,9 +103,8 @@ class Producers:
 
     def read(self, path: Path, since: float) -> None:
         """Add a file, without what is older than `since`."""
-        for line in _lines(path, self):
-            if line["at"] >= since:
-                self.add(line)
+        for line in _lines(path, self, since):
+            self.add(line)
 
     def add(self, line: dict[str, Any]) -> None:
         """Add one line: `invoke`, then `ok`, `fail`, or `info` for an answer that is unknown."""
@@ -139,9 +138,13 @@ class Faults:
         return [line for line in self.lines if abs(line["at"] - at) <= seconds]
 
 
-def _lines(path: Path, log: Journal | Producers | Faults, *, job: bool = True) -> Iterator[dict[str, Any]]:
+def _lines(
+    path: Path, log: Journal | Producers | Faults, since: float = -math.inf, *, job: bool = True
+) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8", errors="replace") as file:
-        yield from _objects(file, log, job=job)
+        for line in _objects(file, log, job=job):
+            if line["at"] >= since:
+                yield line
 
 
 def _objects(lines: Iterable[str], log: Journal | Producers | Faults, *, job: bool) -> Iterator[dict[str, Any]]:
