@@ -81,7 +81,7 @@ begin
         execute change;
     end loop;
 
-    revoke all on "brooq".job, "brooq".brooq_migration, "brooq".brooq_operation
+    revoke all on "brooq".job, "brooq".brooq_migration, "brooq".brooq_operation, "brooq".brooq_topic, "brooq".brooq_worker
         from public, "brooq_migrator", "brooq_producer", "brooq_worker", "brooq_janitor", "brooq_viewer";
     for change in
         select format(action, oid::regprocedure, whom)
@@ -96,14 +96,15 @@ begin
     -- Everybody compares the version of the schema at the start.
     grant select on "brooq".brooq_migration to "brooq_producer", "brooq_worker", "brooq_janitor", "brooq_viewer";
 
-    grant insert (id, topic, payload, idempotency_key, available_at, priority, max_attempts, tags, metadata),
+    grant insert (id, topic, payload, idempotency_key, available_at, priority, max_attempts, tags, metadata, retry_of,
+                  concurrency_key),
           -- available_at: an enqueue tells whether what it has written is ready, and wakes workers then.
           select (id, topic, idempotency_key, state, available_at)
         on "brooq".job to "brooq_producer";
 
     grant select,
           update (state, attempts, claim_seq, expired_leases, available_at, locked_by, locked_until, last_error, failures,
-                  updated_at)
+                  updated_at, result, progress)
         on "brooq".job to "brooq_worker";
 
     -- Locking a row before its deletion asks for the right to update some column of it.
@@ -111,12 +112,18 @@ begin
         on "brooq".job to "brooq_janitor";
 
     grant select (id, topic, state, priority, attempts, max_attempts, claim_seq, expired_leases, idempotency_key,
-                  available_at, locked_by, locked_until, last_error, failures, tags, metadata, created_at, updated_at)
+                  available_at, locked_by, locked_until, last_error, failures, tags, metadata, created_at, updated_at,
+                  retry_of, concurrency_key, progress)
         on "brooq".job to "brooq_viewer";
 
     -- The trail of what is done by hand: whoever may cancel adds to it, and nobody changes it.
-    grant insert (actor, action, job, topic, found, done, reason) on "brooq".brooq_operation to "brooq_worker";
+    grant insert (actor, action, job, topic, found, done, reason, made) on "brooq".brooq_operation to "brooq_worker";
     grant select on "brooq".brooq_operation to "brooq_viewer";
+
+    -- What is set for topics: a claim asks for it and spends tokens, an operator sets it. And the list of workers.
+    grant select, insert, update on "brooq".brooq_topic to "brooq_worker";
+    grant select, insert, update, delete on "brooq".brooq_worker to "brooq_worker";
+    grant select on "brooq".brooq_topic, "brooq".brooq_worker to "brooq_viewer";
 end
 $brooq$;
 

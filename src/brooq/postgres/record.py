@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from brooq.vocabulary.job import Failure, JobRecord, State
+from brooq.vocabulary.job import Failure, JobRecord, Progress, State
 from brooq.vocabulary.payload import decode
 
 
@@ -19,7 +19,8 @@ def utc(moment: datetime) -> datetime:
 def to_record(row: Sequence[Any]) -> JobRecord:
     """The row of `find.sql` and `list.sql`, whose columns stand in the order of JobRecord."""
     (id, topic, payload, state, priority, attempts, max_attempts, claim_seq, expired_leases, key, available_at,
-     locked_by, locked_until, last_error, failures, tags, metadata, created_at, updated_at) = row  # fmt: skip
+     locked_by, locked_until, last_error, failures, tags, metadata, created_at, updated_at,
+     retry_of, concurrency_key, result, progress) = row  # fmt: skip
     return JobRecord(
         id=id,
         topic=topic,
@@ -43,4 +44,15 @@ def to_record(row: Sequence[Any]) -> JobRecord:
         metadata=json.loads(metadata) if metadata else None,
         created_at=utc(created_at),
         updated_at=utc(updated_at),
+        retry_of=retry_of,
+        concurrency_key=concurrency_key,
+        result=None if result is None else decode(result),
+        progress=_to_progress(progress),
     )
+
+
+def _to_progress(column: str | None) -> Progress | None:
+    if column is None:
+        return None
+    told = json.loads(column)
+    return Progress(told["done"], told.get("note", ""), utc(datetime.fromisoformat(told["at"])))

@@ -169,6 +169,15 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a handler said that it is: `done` from 0 to 1, in its own words, and when it said so."""
+
+    done: float
+    note: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """A job's row as it is now: one SELECT tells its fate (requirement G3)."""
 
@@ -191,3 +200,10 @@ class JobRecord:
     metadata: Mapping[str, Any] | None
     created_at: datetime
     updated_at: datetime
+    retry_of: UUID | None = None
+    """The finished job that this one repeats."""
+    concurrency_key: str = ""
+    """Jobs of one topic and key share the limit of that key."""
+    result: Any = None
+    """What the handler returned, where its kind keeps it."""
+    progress: Progress | None = None
