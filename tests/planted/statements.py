@@ -297,7 +297,7 @@ async def preserve_below_zero(stage: Stage) -> None:
         "exchange",
         ("greatest(job.attempts - coalesce(outcome.refund, 0), 0)", "job.attempts - coalesce(outcome.refund, 0)"),
     )
-    await stage.alter("alter table job drop constraint job_attempts_check")
+    await stage.alter("alter domain brooq_job_count drop constraint job_attempts_check")
 
 
 async def reaper_keeps_the_owner(stage: Stage) -> None:

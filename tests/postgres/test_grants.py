@@ -172,6 +172,7 @@ def test_everything_in_the_schema_belongs_to_the_owner(granted: Place) -> None:
         "select distinct pg_get_userbyid(owner) from ("
         " select relowner as owner from pg_class where relnamespace = 'jobs'::regnamespace"
         " union all select proowner from pg_proc where pronamespace = 'jobs'::regnamespace"
+        " union all select typowner from pg_type where typnamespace = 'jobs'::regnamespace"
         " union all select stxowner from pg_statistic_ext where stxnamespace = 'jobs'::regnamespace) as each"
     )
     assert owners == [(granted.roles.owner,)]

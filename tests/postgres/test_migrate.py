@@ -150,6 +150,16 @@ def test_the_shipped_migrations_go_up_down_and_up_on_a_clean_database(empty_dsn:
     assert all(each.applied_at and each.known and not each.changed for each in migrate.status(empty_dsn))
 
 
+def test_moving_the_checks_to_domains_rewrites_no_row(empty_dsn: str) -> None:
+    """A table of millions of rows is locked for a moment only; what was refused before is refused after."""
+    migrate.up(empty_dsn, to=4)
+    before = rows(empty_dsn, "insert into job (topic) values ('kept') returning pg_relation_filenode('job'), id")
+    migrate.up(empty_dsn)
+    assert rows(empty_dsn, "select pg_relation_filenode('job'), id from job") == before
+    with pytest.raises(psycopg.errors.CheckViolation, match="job_topic_check"):
+        rows(empty_dsn, "insert into job (topic) values ('Not A Topic') returning id")
+
+
 def test_the_template_of_the_tests_is_made_by_the_shipped_migrations(dsn: str) -> None:
     assert rows(dsn, "select max(version) from brooq_migration") == [(migrate.LATEST,)]
 

@@ -77,6 +77,9 @@ begin
         union all
         select format('alter function %s owner to %I', oid::regprocedure, 'brooq_owner') from pg_proc
         where pronamespace = place and proname like 'brooq\_%' and proowner <> owner
+        union all
+        select format('alter domain %s owner to %I', oid::regtype, 'brooq_owner') from pg_type
+        where typnamespace = place and typtype = 'd' and typname like 'brooq\_%' and typowner <> owner
     loop
         execute change;
     end loop;
