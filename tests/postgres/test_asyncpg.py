@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
 
 import asyncpg
+import psycopg
 import pytest
 import pytest_asyncio
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -158,3 +159,27 @@ async def test_an_address_beside_the_host_is_where_it_connects(dsn: str) -> None
     parts: dict[str, Any] = {**conninfo_to_dict(dsn), "host": "nowhere.invalid", "hostaddr": "127.0.0.1"}
     async with open_pool(make_conninfo(**parts), driver="asyncpg") as pool:
         assert await pool.fetchval("select 1") == 1
+
+
+async def test_a_connection_is_reset_for_others_though_not_after_an_enqueue(dsn: str) -> None:
+    """A statement of the queue leaves nothing behind to reset; what a consumer leaves is still taken away."""
+    async with open_pool(dsn, driver="asyncpg", min_size=1, max_size=1) as pool:
+        queue = Queue(PostgresStore(pool))
+        async with pool.acquire() as connection:
+            before, pid = await connection.fetchval("show work_mem"), connection.get_server_pid()
+        for _ in range(3):
+            await queue.enqueue(Job("t"))
+        with psycopg.connect(dsn) as witness:
+            ((last,),) = witness.execute("select query from pg_stat_activity where pid = %s", [pid]).fetchall()
+        assert "RESET" not in last
+        async with pool.acquire() as connection:
+            await connection.execute("set work_mem = '123kB'")
+        async with pool.acquire() as connection:
+            assert await connection.fetchval("show work_mem") == before
+        tx = await queue.begin()
+        raw = as_asyncpg(tx)
+        assert raw is not None
+        await raw.execute("set work_mem = '321kB'")
+        await tx.commit()
+        async with pool.acquire() as connection:
+            assert await connection.fetchval("show work_mem") == before

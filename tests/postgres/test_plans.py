@@ -268,6 +268,12 @@ def test_enqueueing(connection: psycopg.Connection[Any], mode: str) -> None:
     (written,) = [node for node in nodes(plan) if node["Node Type"] == "ModifyTable"]
     assert written["Actual Rows"] == 2
     check(explain(connection, STATEMENTS.existing, [[uuid4()], ["mail"], ["known"]], mode), buffers=60)
+    for key, rows in (("known", 0), ("another", 1), (None, 1)):
+        one = explain(
+            connection, STATEMENTS.enqueue_one, [uuid4(), "mail", "1", key, None, 0, None, None, None, False], mode
+        )
+        check(one, buffers=80)
+        assert one["Actual Rows"] == rows
 
 
 def test_the_census_costs_the_same_whatever_the_table_holds(connection: psycopg.Connection[Any]) -> None:

@@ -187,6 +187,31 @@ def test_ids_of_later_statements_are_greater(observer: Observer) -> None:
     assert abs((mixed[0].int >> 80) - (mixed[1].int >> 80)) < 1000, "one clock, one form, whoever made it"
 
 
+async def test_a_job_alone_is_written_as_among_others(dsn: str, observer: Observer) -> None:
+    """Two statements write jobs: of the same jobs they make the same rows."""
+    later = datetime.now(UTC) + timedelta(hours=1)
+    wanted: list[dict[str, Any]] = [
+        {"payload": None},
+        {"payload": {"to": ["a@example.org", 1.5]}, "available_at": later, "priority": 9},
+        {"payload": "x", "tags": ("urgent", "a b"), "metadata": {"by": "me"}, "max_attempts": 3},
+    ]
+    async with Opened(dsn) as store:
+        for each in wanted:
+            assert await store.enqueue(None, [Job("alone", idempotency_key="k", **each)]) is not None
+            observer.run("update job set idempotency_key = null where topic = 'alone'")
+        await store.enqueue(None, [Job("others", **each) for each in wanted])
+    rows = {
+        topic: observer.run(
+            "select payload, state, priority, attempts, max_attempts, nullif(available_at, created_at), tags, metadata"
+            " from job where topic = %s order by id",
+            topic,
+        )
+        for topic in ("alone", "others")
+    }
+    assert rows["alone"] == rows["others"]
+    assert rows["alone"][1][5] == later
+
+
 def test_both_statements_that_enqueue_say_the_same() -> None:
     """One of them leaves out what is not needed without keys; all else must stay alike."""
 

@@ -77,7 +77,7 @@ async def insert(
     answers: dict[UUID, Enqueued] = {}
     open_jobs = prepared
     for _ in range(TRIES):
-        ((count, _),) = await session.fetch(statements.enqueue, [*_columns(open_jobs), wake])
+        count = await _written(session, statements, open_jobs, wake=wake)
         if count == len(open_jobs):
             answers.update((each.job.id, Enqueued(each.job.id, True)) for each in open_jobs)
             return answers
@@ -90,6 +90,23 @@ async def insert(
         if not open_jobs:
             return answers
     raise StoreUnavailable(text("postgres.key_unstable", tries=TRIES))
+
+
+async def _written(session: Session, statements: Statements, prepared: Sequence[Prepared], *, wake: bool) -> int:
+    """Insert the jobs that nothing stands in the way of; how many those are."""
+    if len(prepared) == 1:
+        return len(await session.fetch(statements.enqueue_one, [*_values(prepared[0]), wake]))
+    ((count, _),) = await session.fetch(statements.enqueue, [*_columns(prepared), wake])
+    return int(count)
+
+
+def _values(each: Prepared) -> list[Any]:
+    """The parameters of `enqueue_one.sql`."""
+    job = each.job
+    return [
+        job.id, str(job.topic), each.payload, job.idempotency_key or None, job.available_at, job.priority, job.max_attempts,
+        each.tags, each.metadata,
+    ]  # fmt: skip
 
 
 def _columns(prepared: Sequence[Prepared]) -> list[Any]:

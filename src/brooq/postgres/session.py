@@ -54,8 +54,11 @@ class Session(Protocol):
     async def close(self) -> None:
         """Close a connection of the engine's own."""
 
-    async def give_back(self) -> None:
-        """Give a borrowed connection back to the pool, as it was lent; an open transaction is rolled back before."""
+    async def give_back(self, *, untouched: bool = False) -> None:
+        """Give a borrowed connection back to the pool, as it was lent; an open transaction is rolled back before.
+
+        `untouched`: nothing of the session was changed and no transaction is open, so that there is nothing to undo.
+        """
 
 
 class Driver(Protocol):

@@ -25,6 +25,7 @@ class Statements:
     census: str
     enqueue: str
     enqueue_new: str
+    enqueue_one: str
     exchange: str
     existing: str
     fates: str

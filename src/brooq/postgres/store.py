@@ -151,7 +151,8 @@ class PostgresStore:
     async def _enqueue_durably(self, prepared: Sequence[Prepared]) -> dict[UUID, Enqueued]:
         """In a transaction of its own, repeated when its fate is unknown: the ids tell what an earlier try has done."""
         unknown = False
-        write = insert if any(each.job.idempotency_key for each in prepared) else insert_new
+        alone = len(prepared) == 1 or any(each.job.idempotency_key for each in prepared)
+        write = insert if alone else insert_new
         for attempt in range(TRIES):
             try:
                 async with self._lent(checked=False) as session:
@@ -192,6 +193,7 @@ class PostgresStore:
                 await session.commit()
             else:
                 yield session
+            await own.give_back(untouched=True)
         except self.driver.errors as error:
             if reads_only(error):
                 await session.close()

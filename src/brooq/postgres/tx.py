@@ -69,7 +69,7 @@ class OwnTx(PostgresTx):
         except self._driver.errors as error:
             raise translate(error, writing=True) from None
         finally:
-            await self._give_back()
+            await self.give_back()
 
     async def rollback(self) -> None:
         """Roll back and give the connection back; a connection that is lost has rolled back by itself."""
@@ -78,12 +78,13 @@ class OwnTx(PostgresTx):
         except self._driver.errors:
             pass
         finally:
-            await self._give_back()
+            await self.give_back()
 
-    async def _give_back(self) -> None:
+    async def give_back(self, *, untouched: bool = False) -> None:
+        """Give the connection back; what is open in it is rolled back. `untouched`: see Session."""
         session, self.session = self.session, None
         if session is not None:
-            await session.give_back()
+            await session.give_back(untouched=untouched)
 
 
 def wrap_tx(connection: object) -> PostgresTx:

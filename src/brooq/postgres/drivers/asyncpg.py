@@ -90,8 +90,10 @@ class AsyncpgSession:
         except ERRORS:
             self.raw.terminate()
 
-    async def give_back(self) -> None:
+    async def give_back(self, *, untouched: bool = False) -> None:
         assert self._pool is not None, "it was not borrowed"
+        if untouched and await self._released_as_it_is(self._pool):
+            return
         try:
             if self.in_transaction:
                 await self.rollback()
@@ -99,6 +101,22 @@ class AsyncpgSession:
             pass  # lost: the pool throws it away, the server rolls back by itself
         finally:
             await self._pool.release(self.raw)
+
+    async def _released_as_it_is(self, pool: asyncpg.Pool[Any]) -> bool:
+        """Without RESET ALL and its kin, whose round trip costs as much as the enqueue before it. False: not released.
+
+        asyncpg keeps the text that it resets with on the connection; there is no other way to say that there is no need.
+        """
+        connection = self.raw._con  # noqa: SLF001
+        kept = getattr(connection, "_reset_query", None)
+        if kept is None:
+            return False  # its first release, or an asyncpg that does it otherwise
+        connection._reset_query = ""  # noqa: SLF001
+        try:
+            await pool.release(self.raw)
+        finally:
+            connection._reset_query = kept  # noqa: SLF001
+        return True
 
 
 class AsyncpgDriver:

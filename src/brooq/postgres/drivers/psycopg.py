@@ -78,7 +78,7 @@ class PsycopgSession:
     async def close(self) -> None:
         await self.raw.close()
 
-    async def give_back(self) -> None:
+    async def give_back(self, *, untouched: bool = False) -> None:
         assert self._pool is not None, "it was not borrowed"
         try:
             if self.in_transaction:
