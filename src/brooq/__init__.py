@@ -36,6 +36,7 @@ from brooq.vocabulary.signal import (
     Signal,
     delay_of,
 )
+from brooq.vocabulary.steering import TopicRecord
 from brooq.vocabulary.tx import Tx
 
 __version__ = "0.1.0"
@@ -86,6 +87,7 @@ __all__ = [
     "StoreUnavailable",
     "Topic",
     "TopicError",
+    "TopicRecord",
     "Tx",
     "TxError",
     "__version__",

@@ -18,9 +18,10 @@ from uuid import UUID
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import Bell, Census, Depth, Exchange, Fate, Hold, Renewal, Renewer, Requeued, Taken
 from brooq.vocabulary.error import PayloadError, StoreBusy, TxError
-from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State
+from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State, Topic
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES, decode, encode
+from brooq.vocabulary.steering import TopicRecord
 from brooq.vocabulary.tx import Tx
 
 WAITING = (State.PENDING, State.FAILED)
@@ -86,6 +87,7 @@ class MemoryStore:
         self._rows: dict[UUID, _Row] = {}
         self._keys: dict[tuple[str, str], UUID] = {}
         self._transactions: set[MemoryTx] = set()
+        self._topics: dict[str, TopicRecord] = {}
 
     @property
     def jobs(self) -> list[JobRecord]:
@@ -183,6 +185,25 @@ class MemoryStore:
             return Cancellation(False, before.state, before.topic)
         row.record = replace(before, state=State.CANCELED, updated_at=self.clock())
         return Cancellation(True, before.state, before.topic)
+
+    async def pause(self, topic: str, by: str, reason: str | None = None) -> bool:
+        """Let nobody claim from a topic."""
+        found = self._topics.get(topic, TopicRecord(Topic(topic)))
+        if not found.paused:
+            self._topics[topic] = replace(found, paused_at=self.clock(), paused_by=by, pause_reason=reason)
+        return not found.paused
+
+    async def resume(self, topic: str, by: str, reason: str | None = None) -> bool:
+        """End a pause."""
+        found = self._topics.get(Topic(topic))
+        if found is None or not found.paused:
+            return False
+        self._topics[topic] = replace(found, paused_at=None, paused_by=None, pause_reason=None)
+        return True
+
+    async def topics(self) -> list[TopicRecord]:
+        """What is set for topics."""
+        return [self._topics[topic] for topic in sorted(self._topics)]
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Expired leases back into circulation."""
@@ -332,6 +353,8 @@ class MemoryStore:
         now = self.clock()
         left = limit
         for topic in topics:
+            if topic in self._topics and self._topics[topic].paused:
+                continue
             ready = [
                 row
                 for row in self._rows.values()

@@ -17,6 +17,7 @@ from brooq.engine.outcome import Outcome
 from brooq.engine.store import Census, Exchange, Fate, Hold, OwnTx, Renewal, Renewer, Requeued
 from brooq.vocabulary.error import OutcomeUnknown, StoreUnavailable
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord
+from brooq.vocabulary.steering import TopicRecord
 from brooq.vocabulary.tx import Tx
 
 T = TypeVar("T")
@@ -164,6 +165,18 @@ class FaultyStore:
     async def cancel(self, id: UUID) -> Cancellation:
         """From outside."""
         return await self.call("cancel", lambda: self.inner.cancel(id), writing=True)
+
+    async def pause(self, topic: str, by: str, reason: str | None = None) -> bool:
+        """A topic shut."""
+        return await self.call("pause", lambda: self.inner.pause(topic, by, reason), writing=True)
+
+    async def resume(self, topic: str, by: str, reason: str | None = None) -> bool:
+        """A topic opened."""
+        return await self.call("resume", lambda: self.inner.resume(topic, by, reason), writing=True)
+
+    async def topics(self) -> list[TopicRecord]:
+        """What is set."""
+        return await self.call("topics", self.inner.topics, writing=False)
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Expired leases."""

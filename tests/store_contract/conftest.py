@@ -23,7 +23,7 @@ async def _databases(postgres: Server) -> AsyncIterator[dict[str, Place]]:
 async def _empty_databases(_databases: dict[str, Place]) -> dict[str, Place]:
     ground = _databases["psycopg"].ground
     assert isinstance(ground, PostgresGround)
-    await ground.execute("delete from job")
+    await ground.execute("with topics as (delete from brooq_topic) delete from job")
     return _databases
 
 

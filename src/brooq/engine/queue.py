@@ -33,6 +33,7 @@ from brooq.vocabulary.event import JobCanceled
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, Topic
 from brooq.vocabulary.kind import KindOptions, resolve
 from brooq.vocabulary.message import text
+from brooq.vocabulary.steering import TopicRecord
 from brooq.vocabulary.tx import Tx
 
 log = logging.getLogger("brooq")
@@ -173,6 +174,32 @@ class Queue:
     async def find(self, id: UUID | str) -> JobRecord | None:
         """A job's row as it is now: one SELECT tells its fate (G3). None when there is no such job."""
         return await self.store.find(id if isinstance(id, UUID) else UUID(id))
+
+    async def pause(self, topic: str, reason: str | None = None, *, by: str = "") -> bool:
+        """Let no worker of the fleet claim from a topic until `resume`; False: it is paused already.
+
+        Once it is answered no claim takes from it; jobs that were claimed go on, and enqueues do too. `by` and `reason`
+        are written down; `by` is this queue's name unless given. Raises TopicError; StoreBusy when a claim from before
+        did not end in time: the topic is paused all the same.
+        """
+        return await self.store.pause(Topic(topic), self._actor(by), self._reason(reason))
+
+    async def resume(self, topic: str, reason: str | None = None, *, by: str = "") -> bool:
+        """Let workers claim from a topic again; False: it was not paused."""
+        done = await self.store.resume(Topic(topic), self._actor(by), self._reason(reason))
+        if self._worker is not None:
+            self._worker.nudge()
+        return done
+
+    async def topics(self) -> list[TopicRecord]:
+        """What is set for topics, by name: pauses and limits. Topics that nothing is set for are not in it."""
+        return await self.store.topics()
+
+    def _actor(self, by: str) -> str:
+        return sanitize(by, 200) if by else self._name
+
+    def _reason(self, reason: str | None) -> str | None:
+        return sanitize(reason, 1000) if reason else None
 
     # --- working ---
 

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from brooq.engine.outcome import Outcome
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
+from brooq.vocabulary.steering import TopicRecord
 from brooq.vocabulary.tx import Tx
 
 
@@ -184,6 +185,19 @@ class Store(Protocol):
 
     async def cancel(self, id: UUID) -> Cancellation:
         """Cancel a job that is not terminal, waiting for its row; answers what was found (I4)."""
+
+    async def pause(self, topic: str, by: str, reason: str | None = None) -> bool:
+        """Let nobody claim from a topic, and write down by whose word; False: it is paused already. What runs goes on.
+
+        Once it is answered no claim takes from the topic. Raises StoreBusy when a claim from before did not end in
+        time: the topic is paused all the same.
+        """
+
+    async def resume(self, topic: str, by: str, reason: str | None = None) -> bool:
+        """End a pause, and write down by whose word; False: there is none."""
+
+    async def topics(self) -> list[TopicRecord]:
+        """What is set for topics, by name; those that nothing is set for are not in it."""
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Put up to `limit` jobs whose lease has expired back to `pending`, skipping rows that are locked (L4)."""

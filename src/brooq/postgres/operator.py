@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
+from brooq.postgres import steering
 from brooq.postgres.link import Link
-from brooq.postgres.session import Rows, Session
+from brooq.postgres.session import Rows
 from brooq.postgres.statement import statements
 from brooq.postgres.store import PostgresStore
 from brooq.vocabulary.job import Cancellation, State
@@ -27,16 +29,22 @@ class Operator:
 
     async def cancel(self, id: UUID, reason: str | None = None) -> Cancellation:
         """Cancel a job that is not terminal; answers what was found, as `Queue.cancel` does."""
-        parameters = [id, self._actor, reason]
-
-        async def work(session: Session) -> Rows:
-            return await session.fetch(self._statements.operator_cancel, parameters)
-
-        rows = await self._link.run(work, writing=True)
+        rows = await self._ask(self._statements.operator_cancel, id, self._actor, reason)
         if not rows:
             return Cancellation(False, None)
         ((state, topic, canceled),) = rows
         return Cancellation(canceled, State(state), topic)
+
+    async def pause(self, topic: str, reason: str | None = None) -> bool:
+        """Let nobody claim from a topic; False: it is paused already. As `Queue.pause`."""
+        return await steering.pause(self._ask, self._statements, topic, self._actor, reason)
+
+    async def resume(self, topic: str, reason: str | None = None) -> bool:
+        """End a pause; False: there is none. As `Queue.resume`."""
+        return await steering.resume(self._ask, self._statements, topic, self._actor, reason, wake=True)
+
+    async def _ask(self, statement: str, *parameters: Any) -> Rows:
+        return await self._link.run(lambda session: session.fetch(statement, parameters), writing=True)
 
     async def close(self) -> None:
         """Close the connection."""

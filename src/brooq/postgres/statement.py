@@ -23,6 +23,7 @@ class Statements:
 
     cancel: str
     census: str
+    claims_under_way: str
     enqueue: str
     enqueue_new: str
     enqueue_one: str
@@ -32,11 +33,14 @@ class Statements:
     find: str
     list: str
     operator_cancel: str
+    pause: str
     prune: str
     reap: str
     renew: str
+    resume: str
     server: str
     settle: str
+    topics: str
     version: str
     wait: str
     wait_no_more: str

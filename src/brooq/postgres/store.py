@@ -24,6 +24,7 @@ from brooq.engine.store import (
     Requeued,
     Taken,
 )
+from brooq.postgres import steering
 from brooq.postgres.bell import PostgresBell
 from brooq.postgres.census import read_census
 from brooq.postgres.drivers import driver_of
@@ -47,6 +48,7 @@ from brooq.vocabulary.error import (
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES
+from brooq.vocabulary.steering import TopicRecord
 from brooq.vocabulary.tx import Tx
 
 if TYPE_CHECKING:
@@ -269,6 +271,18 @@ class PostgresStore:
             return Cancellation(False, None)
         ((state, topic, canceled),) = rows
         return Cancellation(canceled, State(state), topic)
+
+    async def pause(self, topic: str, by: str, reason: str | None = None) -> bool:
+        """Through the pool, and until every claim under way has ended."""
+        return await steering.pause(self._through_pool, self._statements, topic, by, reason)
+
+    async def resume(self, topic: str, by: str, reason: str | None = None) -> bool:
+        """Through the pool; idle workers are woken."""
+        return await steering.resume(self._through_pool, self._statements, topic, by, reason, wake=self._wakeups)
+
+    async def topics(self) -> list[TopicRecord]:
+        """A read needs no transaction."""
+        return await steering.topics(self._through_pool, self._statements)
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Expired leases back into circulation."""
