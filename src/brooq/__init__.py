@@ -38,8 +38,9 @@ from brooq.vocabulary.signal import (
 )
 from brooq.vocabulary.steering import TopicRecord
 from brooq.vocabulary.tx import Tx
+from brooq.vocabulary.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "AttemptTimeout",

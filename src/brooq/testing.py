@@ -16,7 +16,7 @@ from typing import Self
 from uuid import UUID
 
 from brooq.engine.outcome import Outcome
-from brooq.engine.store import Bell, Census, Depth, Exchange, Fate, Hold, Renewal, Renewer, Requeued, Taken
+from brooq.engine.store import Bell, Census, Depth, Exchange, Fate, Hold, Presence, Renewal, Renewer, Requeued, Taken
 from brooq.vocabulary.error import PayloadError, StoreBusy, TxError
 from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State, Topic
 from brooq.vocabulary.message import text
@@ -88,11 +88,17 @@ class MemoryStore:
         self._keys: dict[tuple[str, str], UUID] = {}
         self._transactions: set[MemoryTx] = set()
         self._topics: dict[str, TopicRecord] = {}
+        self._workers: dict[str, tuple[Presence, datetime]] = {}
 
     @property
     def jobs(self) -> list[JobRecord]:
         """Every job as it is now, by id: in order of enqueueing."""
         return [self._rows[id].record for id in sorted(self._rows)]
+
+    @property
+    def workers(self) -> list[Presence]:
+        """What running engines have said of themselves last, by name."""
+        return [self._workers[name][0] for name in sorted(self._workers)]
 
     # --- the port ---
 
@@ -246,6 +252,16 @@ class MemoryStore:
                 age = (now - record.available_at).total_seconds()
                 oldest[record.topic] = max(oldest.get(record.topic, 0.0), age)
         return Census([Depth(topic, state, count, True) for (topic, state), count in counts.items()], oldest)
+
+    async def announce(self, presence: Presence, forget: timedelta) -> None:
+        """One entry for each engine; those that were not heard of for long go."""
+        now = self.clock()
+        self._workers = {name: said for name, said in self._workers.items() if said[1] >= now - forget}
+        self._workers[presence.name] = (presence, now)
+
+    async def withdraw(self, worker: str) -> None:
+        """The entry is gone."""
+        self._workers.pop(worker, None)
 
     async def find(self, id: UUID) -> JobRecord | None:
         """A job's row as it is now."""

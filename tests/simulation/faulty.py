@@ -14,7 +14,7 @@ from tests.simulation.audit import AuditedStore, AuditedTx
 from tests.simulation.virtual import ROOT, in_lane
 
 from brooq.engine.outcome import Outcome
-from brooq.engine.store import Census, Exchange, Fate, Hold, OwnTx, Renewal, Renewer, Requeued
+from brooq.engine.store import Census, Exchange, Fate, Hold, OwnTx, Presence, Renewal, Renewer, Requeued
 from brooq.vocabulary.error import OutcomeUnknown, StoreUnavailable
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord
 from brooq.vocabulary.steering import TopicRecord
@@ -189,6 +189,14 @@ class FaultyStore:
     async def census(self, topics: Sequence[str]) -> Census:
         """Depths."""
         return await self.call("census", lambda: self.inner.census(topics), writing=False)
+
+    async def announce(self, presence: Presence, forget: timedelta) -> None:
+        """The list of engines."""
+        await self.call("announce", lambda: self.inner.announce(presence, forget), writing=True)
+
+    async def withdraw(self, worker: str) -> None:
+        """The list of engines."""
+        await self.call("withdraw", lambda: self.inner.withdraw(worker), writing=True)
 
     async def find(self, id: UUID) -> JobRecord | None:
         """A row."""

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from brooq.engine.outcome import Outcome
-from brooq.engine.store import Hold, OwnTx, Renewal, Store, Taken
+from brooq.engine.store import Hold, OwnTx, Presence, Renewal, Running, Store, Taken
 from brooq.postgres import PostgresStore, open_pool
 from brooq.testing import MemoryStore
 from brooq.vocabulary.job import Job, JobRecord, State
@@ -39,6 +39,9 @@ class Ground(Protocol):
 
     async def count(self) -> int:
         """How many rows there are."""
+
+    async def workers(self) -> list[Presence]:
+        """The list of engines, by name."""
 
 
 class MemoryGround:
@@ -72,6 +75,10 @@ class MemoryGround:
     async def count(self) -> int:
         """Rows that are committed."""
         return len(self._store.jobs)
+
+    async def workers(self) -> list[Presence]:
+        """What the store remembers."""
+        return self._store.workers
 
 
 class PostgresGround:
@@ -113,6 +120,20 @@ class PostgresGround:
     async def count(self) -> int:
         """Rows that are committed."""
         return int((await self.execute("select count(*) from job"))[0][0])
+
+    async def workers(self) -> list[Presence]:
+        """Their rows; how long they have been there by what the database keeps."""
+        rows = await self.execute(
+            "select name, host, pid, version, extract(epoch from seen_at - started_at)::float8, stopping, slots, topics,"
+            ' busy, running from brooq_worker order by name collate "C"'
+        )
+        return [_presence(*row) for row in rows]
+
+
+def _presence(*row: Any) -> Presence:
+    name, host, pid, version, uptime, stopping, slots, topics, busy, running = row
+    slots_now = tuple(Running(**{**each, "id": UUID(each["id"])}) for each in running)
+    return Presence(name, host, pid, version, uptime, stopping, slots, tuple(topics), busy, slots_now)
 
 
 class Place:

@@ -21,6 +21,8 @@ from brooq.engine.metrics import Metrics
 from brooq.engine.reaper import Reaper
 from brooq.engine.reason import sanitize
 from brooq.engine.redactor import Redactor, Redactors
+from brooq.engine.registry import PERIOD as REGISTRY_PERIOD
+from brooq.engine.registry import Registry
 from brooq.engine.retention import Retention
 from brooq.engine.runtime import Runtime
 from brooq.engine.store import OwnTx, Store
@@ -61,6 +63,7 @@ class Queue:
         self._listeners = Listeners()
         self._redactors = Redactors()
         self._worker: Worker | None = None
+        self._registry: Registry | None = None
         self._loops: list[Loop] = []
         self._waker: Waker | None = None
         self._stopped: asyncio.Event | None = None
@@ -221,6 +224,7 @@ class Queue:
             self.store, name, self._kinds, config, self.metrics, self._listeners, self._runtime, self._redactors
         )
         reaper = Reaper(self.store, self.metrics, self._listeners.emit)
+        registry = Registry(self.store, worker, config.workers, tuple(self._kinds), self._runtime)
         retention_ttl = to_timedelta(config.retention_ttl)
         retention = Retention(self.store, self.metrics, retention_ttl, config.retention_batch)
         poll = to_timedelta(config.poll_interval).total_seconds()
@@ -228,10 +232,12 @@ class Queue:
             Loop("poll", poll, worker.poll, self._runtime),
             Loop("reaper", config.reaper_seconds, reaper.tick, self._runtime),
             Loop("census", to_timedelta(config.census_period).total_seconds(), self.take_census, self._runtime),
+            Loop("registry", REGISTRY_PERIOD, registry.tick, self._runtime),
         ]
         if retention_ttl:
             self._loops.append(Loop("retention", config.retention_seconds, retention.tick, self._runtime))
         self._worker = worker
+        self._registry = registry
         self._stopped = asyncio.Event()
         worker.start()
         for loop in self._loops:
@@ -264,6 +270,9 @@ class Queue:
             if self._waker is not None:
                 await self._waker.stop()
                 self._waker = None
+            if self._registry is not None:
+                await self._registry.leave()
+                self._registry = None
             self._abandoned = [f"{attempt.topic} {attempt.id}" for attempt in worker.abandoned]
             self._worker = None
             stopped.set()

@@ -7,7 +7,7 @@ caller's own transaction raises.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -92,6 +92,34 @@ class Census:
 
     depths: list[Depth]
     oldest: dict[str, float]
+
+
+class Running(NamedTuple):
+    """What a slot does: which job, for how many seconds by now, and whether its handler is hung."""
+
+    id: UUID
+    topic: str
+    attempt: int
+    seconds: float
+    hung: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What a running engine says of itself. `name` is the owner of its leases; `uptime` is in seconds."""
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    uptime: float
+    stopping: bool
+    slots: int
+    topics: tuple[str, ...]
+    busy: Mapping[str, int]
+    """How many slots each topic occupies; topics that occupy none are left out."""
+    running: tuple[Running, ...]
+    """Those that have run longest, when there are very many."""
 
 
 class OwnTx(Tx, Protocol):
@@ -207,6 +235,12 @@ class Store(Protocol):
 
     async def census(self, topics: Sequence[str]) -> Census:
         """Depths and ages, at a cost that does not grow with the table; the topics given are always in it."""
+
+    async def announce(self, presence: Presence, forget: timedelta) -> None:
+        """Write down that this engine is there; take those who have not done so for `forget` off the list."""
+
+    async def withdraw(self, worker: str) -> None:
+        """Take an engine that has stopped off the list; nothing happens when it is not on it."""
 
     async def find(self, id: UUID) -> JobRecord | None:
         """A job's row as it is now; None when there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import islice
 
 from brooq.engine.attempt import Attempt
 from brooq.engine.closing import Closing
@@ -20,7 +21,7 @@ from brooq.engine.recorder import Recorder
 from brooq.engine.redactor import Redactor
 from brooq.engine.runtime import Runtime
 from brooq.engine.slots import Slots
-from brooq.engine.store import Store, Taken
+from brooq.engine.store import Running, Store, Taken
 from brooq.vocabulary.event import JobClaimed
 from brooq.vocabulary.job import State
 from brooq.vocabulary.message import text
@@ -99,6 +100,14 @@ class Worker:
         for attempt in self._slots.running:
             counts[attempt.topic] += 1
         return counts
+
+    def slots(self, limit: int) -> list[Running]:
+        """What the slots do: those that have run longest, up to `limit`."""
+        now = self._runtime.clock()
+        return [
+            Running(each.id, each.topic, each.claim.attempt, max(now - each.started_at, 0.0), each.hung)
+            for each in islice(self._slots.running, limit)
+        ]
 
     @property
     def all_hung(self) -> bool:

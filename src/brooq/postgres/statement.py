@@ -21,6 +21,7 @@ MAX_IDENTIFIER_BYTES = 63
 class Statements:
     """Every statement of the adapter for one schema; the field `claim` is the text of `queries/claim.sql`."""
 
+    announce: str
     cancel: str
     census: str
     claims_under_way: str
@@ -44,6 +45,7 @@ class Statements:
     version: str
     wait: str
     wait_no_more: str
+    withdraw: str
 
 
 @cache

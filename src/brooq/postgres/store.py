@@ -19,6 +19,7 @@ from brooq.engine.store import (
     Exchange,
     Fate,
     Hold,
+    Presence,
     Renewal,
     Renewer,
     Requeued,
@@ -300,6 +301,19 @@ class PostgresStore:
 
         return await self._upkeep.run(work)
 
+    async def announce(self, presence: Presence, forget: timedelta) -> None:
+        """One row for each engine."""
+        parameters = [
+            presence.name, presence.host, presence.pid, presence.version, presence.uptime, presence.stopping,
+            presence.slots, list(presence.topics), json.dumps(dict(presence.busy)), _running(presence), forget,
+        ]  # fmt: skip
+        await self._on_upkeep(self._statements.announce, *parameters)
+
+    async def withdraw(self, worker: str) -> None:
+        """The row is gone."""
+        # Soon or never: an engine that stops does not wait for it.
+        await self._upkeep.run(lambda session: session.fetch(self._statements.withdraw, [worker]), within=1.0)
+
     async def find(self, id: UUID) -> JobRecord | None:
         """A job's row; a read needs no transaction (T5)."""
         rows = await self._through_pool(self._statements.find, id)
@@ -363,6 +377,10 @@ async def _of_own_tx(tx: Tx, error: Exception) -> BrooqError:
     if reads_only(error):
         await session_of(tx).close()
     return translate(error)
+
+
+def _running(presence: Presence) -> str:
+    return json.dumps([{**each._asdict(), "id": str(each.id)} for each in presence.running])
 
 
 def _columns(outcomes: Sequence[Outcome]) -> list[list[Any]]:
