@@ -288,6 +288,15 @@ def test_the_census_costs_the_same_whatever_the_table_holds(connection: psycopg.
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 8_000
 
 
+def test_asking_why_a_job_does_not_run_costs_the_same_whatever_the_table_holds(
+    connection: psycopg.Connection[Any],
+) -> None:
+    bound, lately = 1000, timedelta(days=2)
+    for topic in ("mail", "foreign"):
+        (last,) = ids(connection, f"topic = '{topic}' and state = 'pending' order by available_at desc", 1)
+        check(explain(connection, STATEMENTS.explain, [last, bound, lately], "force_custom_plan"), buffers=8_000)
+
+
 def test_the_census_estimates_what_it_does_not_count(connection: psycopg.Connection[Any]) -> None:
     connection.execute("analyze job")
     with psycopg.RawCursor(connection) as cursor:

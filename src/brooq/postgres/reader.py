@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from brooq.postgres.facts import BOUND, LATELY, Facts, Seen, may_read_deeds, to_deeds, to_facts, to_workers
 from brooq.postgres.link import Link
 from brooq.postgres.record import to_record
 from brooq.postgres.session import Rows, Session
@@ -15,6 +16,7 @@ from brooq.postgres.store import PostgresStore
 from brooq.vocabulary.job import JobRecord, State
 
 _PATIENCE = 30.0
+_DEEDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,18 @@ class Reader:
         """One job; None when there is none."""
         rows = await self._fetch(self._statements.find, [id])
         return _as_text(rows[0]) if rows else None
+
+    async def facts(self, id: UUID) -> Facts | None:
+        """What is known of why a job does not run; None when there is no such job. No payload is read."""
+        rows = await self._fetch(self._statements.explain, [id, BOUND, LATELY])
+        if not rows:
+            return None
+        deeds = await self._fetch(self._statements.trail, [id, _DEEDS]) if may_read_deeds(rows[0]) else None
+        return to_facts(rows[0], await self.workers(), None if deeds is None else to_deeds(deeds))
+
+    async def workers(self) -> Sequence[Seen]:
+        """The workers that were seen, those that were there last first."""
+        return to_workers(await self._fetch(self._statements.workers, []))
 
     async def server(self) -> Server:
         """What answers."""

@@ -36,10 +36,7 @@ def to_record(row: Sequence[Any]) -> JobRecord:
         locked_by=locked_by,
         locked_until=None if locked_until is None else utc(locked_until),
         last_error=last_error,
-        failures=tuple(
-            Failure(each["attempt"], utc(datetime.fromisoformat(each["at"])), each["worker"], each["error"])
-            for each in json.loads(failures or "[]")
-        ),
+        failures=to_failures(failures),
         tags=tuple(tags or ()),
         metadata=json.loads(metadata) if metadata else None,
         created_at=utc(created_at),
@@ -48,6 +45,14 @@ def to_record(row: Sequence[Any]) -> JobRecord:
         concurrency_key=concurrency_key,
         result=None if result is None else decode(result),
         progress=_to_progress(progress),
+    )
+
+
+def to_failures(column: str | None) -> tuple[Failure, ...]:
+    """The JSON text of the column `failures`, oldest first."""
+    return tuple(
+        Failure(each["attempt"], utc(datetime.fromisoformat(each["at"])), each["worker"], each["error"])
+        for each in json.loads(column or "[]")
     )
 
 

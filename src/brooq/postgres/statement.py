@@ -30,6 +30,7 @@ class Statements:
     enqueue_one: str
     exchange: str
     existing: str
+    explain: str
     fates: str
     find: str
     list: str
@@ -42,10 +43,12 @@ class Statements:
     server: str
     settle: str
     topics: str
+    trail: str
     version: str
     wait: str
     wait_no_more: str
     withdraw: str
+    workers: str
 
 
 @cache

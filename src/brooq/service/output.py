@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from brooq.service.line import one_line, shorten
 from brooq.vocabulary.job import JobRecord
+from brooq.vocabulary.message import text
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
@@ -41,6 +44,23 @@ def _rich_table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: S
     Console().print(made)
 
 
+def paragraph(string: str, indent: int = 0) -> None:
+    """Print a line of text, on a terminal wrapped to its width. Blanks at its beginning indent all of it further."""
+    line = one_line(string)
+    indent += len(line) - len(line.lstrip(" "))
+    first = " " * indent
+    if sys.stdout.isatty():
+        width = max(shutil.get_terminal_size().columns, 40)
+        # An id or a path that is longer than the line stays whole: it is there to be copied.
+        wrapped = textwrap.wrap(
+            line.strip(), width, initial_indent=first, subsequent_indent=first + "  ", break_long_words=False,
+            break_on_hyphens=False,
+        )  # fmt: skip
+        sys.stdout.write("\n".join(wrapped) + "\n")
+    else:
+        sys.stdout.write(f"{first}{line.strip()}\n")
+
+
 def object_line(values: Mapping[str, Any], payload: str | None = None) -> str:
     """One JSON object on one line. `payload` is JSON text and goes in as it is: no number of it is read or rounded."""
     written = json.dumps(values, ensure_ascii=False, default=_as_json)
@@ -65,6 +85,27 @@ def record_line(record: JobRecord) -> str:
 def moment(value: datetime | None) -> str:
     """A time in the user's own zone, to the second."""
     return "-" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def span(seconds: float) -> str:
+    """A length of time as a person says it, two units at most: `4m12s`, `3d2h`. Units are those of the settings."""
+    seconds = abs(seconds)
+    if seconds < 60:
+        return f"{seconds:.1f}s" if seconds < 10 and seconds % 1 >= 0.05 else f"{int(seconds)}s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours}h" if hours else f"{days}d"
+    if hours:
+        return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
+    return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
+
+
+def ago(now: datetime, then: datetime) -> str:
+    """A moment as seen from now: `3m ago`, `in 3m`."""
+    seconds = (then - now).total_seconds()
+    return text("command.span_in" if seconds > 0 else "command.span_ago", span=span(seconds))
 
 
 def cell(value: object, width: int = 60) -> str:

@@ -23,6 +23,7 @@ root = LazyGroup(
         "enqueue": "brooq.service.commands.enqueue:enqueue",
         "jobs": "brooq.service.commands.jobs:jobs",
         "show": "brooq.service.commands.show:show",
+        "explain": "brooq.service.commands.explain:explain",
         "cancel": "brooq.service.commands.cancel:cancel",
         "stats": "brooq.service.commands.stats:stats",
         "check": "brooq.service.commands.check:check",
