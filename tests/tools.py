@@ -33,36 +33,62 @@ def pgbouncer() -> Tool:
     return _needed("pgbouncer", ["pgbouncer", "libc-ares2", "libevent-2.1-7"])
 
 
-def _needed(name: str, packages: Sequence[str]) -> Tool:
+def promtool() -> Tool:
+    """Prometheus's checker of configuration, rules and metrics."""
+    return _needed("promtool", ["prometheus"])
+
+
+def prometheus() -> Tool:
+    """Prometheus itself."""
+    return _needed("prometheus", ["prometheus"])
+
+
+def nginx() -> Tool:
+    """nginx, to check a configuration."""
+    return _needed("nginx", ["nginx", "libpcre2-8-0", "libssl3"], "-v")
+
+
+def systemd_analyze() -> Tool:
+    """systemd's checker of units. It needs no systemd that runs."""
+    return _needed(
+        "systemd-analyze",
+        ["systemd", "libsystemd-shared", "libapparmor1", "libip4tc2", "libkmod2", "libseccomp2", "libcap2"],
+    )
+
+
+def _needed(name: str, packages: Sequence[str], version: str = "--version") -> Tool:
     try:
-        return find(name, packages)
+        return find(name, packages, version)
     except ToolMissing as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))
         pytest.skip(str(error))
 
 
-def find(name: str, packages: Sequence[str]) -> Tool:
-    """The program as it is installed, else as it is unpacked, else unpacked now. Raises ToolMissing."""
+def find(name: str, packages: Sequence[str], version: str = "--version") -> Tool:
+    """The program as it is installed, else as it is unpacked, else unpacked now. Raises ToolMissing.
+
+    `version` is the option that makes it tell its version, which shows that it runs."""
     installed = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if installed and _runs(Tool(installed, dict(os.environ))):
+    if installed and _runs(Tool(installed, dict(os.environ)), version):
         return Tool(installed, dict(os.environ))
     # Several workers of pytest-xdist may want it at once.
     with _alone():
-        if tool := _unpacked(name):
+        if tool := _unpacked(name, version):
             return tool
         _unpack(name, packages)
-        if tool := _unpacked(name):
+        if tool := _unpacked(name, version):
             return tool
     raise ToolMissing(f"{name}: the packages {', '.join(packages)} hold no program that runs here")
 
 
-def _unpacked(name: str) -> Tool | None:
-    libraries = {str(path.parent) for path in FOLDER.glob("usr/lib/**/*.so.*")} | {str(FOLDER / "usr/lib")}
+def _unpacked(name: str, version: str) -> Tool | None:
+    found = [*FOLDER.glob("usr/lib/**/*.so.*"), *FOLDER.glob("lib/**/*.so.*"), *FOLDER.glob("usr/lib/**/*-[0-9]*.so")]
+    libraries = {str(path.parent) for path in found} | {str(FOLDER / "usr/lib")}
     environment = os.environ | {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}
     for folder in ("usr/sbin", "usr/bin"):
         tool = Tool(str(FOLDER / folder / name), dict(environment))
-        if _runs(tool):
+        if _runs(tool, version):
             return tool
     return None
 
@@ -99,10 +125,10 @@ def _run(name: str, command: Sequence[str], folder: Path) -> None:
         raise ToolMissing(f"{name} is not installed, and {' '.join(command)} failed: {done.stderr.strip()[-300:]}")
 
 
-def _runs(tool: Tool) -> bool:
+def _runs(tool: Tool, version: str) -> bool:
     try:
         done = subprocess.run(
-            [tool.program, "--version"], env=tool.environment, capture_output=True, timeout=20, check=False
+            [tool.program, version], env=tool.environment, capture_output=True, timeout=20, check=False
         )
     except OSError:
         return False

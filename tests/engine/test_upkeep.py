@@ -82,6 +82,7 @@ async def test_retention_stops_after_a_hundred_batches_and_warns(caplog: pytest.
     assert store.asked == MAX_BATCHES == 100
     assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
     assert metrics.deleted == {"a": 700}
+    assert metrics.behind == 1
 
 
 @virtual

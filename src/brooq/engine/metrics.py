@@ -53,6 +53,8 @@ class Metrics:
         self.hung: Counter[str] = Counter()
         self.requeued: Counter[str] = Counter()
         self.deleted: Counter[str] = Counter()
+        self.behind = 0
+        """Ticks of retention that left old jobs for the next one."""
         self.census: Census | None = None
         self.census_at: float | None = None
         for topic in topics:

@@ -39,6 +39,7 @@ class Retention:
             if len(topics) < self._batch:
                 break
         else:
+            self._metrics.behind += 1
             log.warning(text("engine.retention_behind", batches=MAX_BATCHES, count=total.total()))
         if total:
             topics_text = ", ".join(f"{topic} {count}" for topic, count in sorted(total.items()))

@@ -57,6 +57,9 @@ class EngineCollector(Collector):
         metrics = queue.metrics
         for name, attribute, documentation in _COUNTERS:
             yield _counter(name, documentation, getattr(metrics, attribute))
+        yield CounterMetricFamily(
+            "brooq_retention_behind", "Ticks of retention that left old jobs for the next one.", value=metrics.behind
+        )
         yield _settled(metrics)
         yield _histogram(
             "brooq_attempt_duration_seconds", "How long attempts ran, whatever their end.", metrics.attempt_seconds
