@@ -238,10 +238,18 @@ async def more_reaped_than_asked(place: Place) -> bool:
 
 
 async def duplicate_breaks_the_transaction(place: Place) -> bool:
+    return await _breaks(place, [Job("t", None, "k")])
+
+
+async def duplicate_among_others_breaks_the_transaction(place: Place) -> bool:
+    return await _breaks(place, [Job("t", None, "k"), Job("t")])
+
+
+async def _breaks(place: Place, jobs: list[Job]) -> bool:
     await place.job(idempotency_key="k")
     tx = await place.begin()
     try:
-        await place.store.enqueue(tx, [Job("t", None, "k")])
+        await place.store.enqueue(tx, jobs)
         await place.store.enqueue(tx, [Job("t")])
     except Exception:
         await tx.rollback()
@@ -293,7 +301,8 @@ GUARDS = [
     Guard("R2", "prune", "state in ('done', 'dead', 'canceled') and", "", active_job_pruned),
     Guard("R1", "prune", "updated_at < now() - $1::interval", "$1::interval is not null", young_job_pruned),
     Guard("R1", "prune", "limit $2", "limit $2 + 100", more_pruned_than_asked),
-    Guard("G4.8", "enqueue", "on conflict do nothing", "", duplicate_breaks_the_transaction),
+    Guard("G4.8", "enqueue_one", "on conflict do nothing", "", duplicate_breaks_the_transaction),
+    Guard("G4.8", "enqueue", "on conflict do nothing", "", duplicate_among_others_breaks_the_transaction),
 ]  # fmt: skip
 
 

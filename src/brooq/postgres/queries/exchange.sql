@@ -13,8 +13,9 @@
 -- enough rows are locked, so the future, foreign topics and terminal rows are never walked, and never more rows are
 -- touched than asked. A topic without a waiting job costs one probe. `since` is where an earlier claim of the same
 -- backlog ended: dead index entries before it are not walked again (see the store, which looks from the beginning
--- often enough). Topics that are paused are left out: few, asked for once. MATERIALIZED keeps the LIMIT under every plan. ctid = any(array(…)) instead of a join: planned for an
--- unknown limit, a join would read the whole table for one batch. It comes after the outcomes: see above who waits.
+-- often enough). Topics that are paused are left out: few, asked for once. MATERIALIZED keeps the LIMIT under every plan.
+-- ctid = any(array(…)) instead of a join: planned for an unknown limit, a join would read the whole table for one batch.
+-- It comes after the outcomes: see above who waits.
 -- The order of the answer is the order of starting: priority, readiness, id. One row more, without an id, tells how many
 -- outcomes were written, which ones when it was not all of them, and the time.
 --
