@@ -121,6 +121,8 @@ begin
 
     -- The trail of what is done by hand: whoever may cancel adds to it, and nobody changes it.
     grant insert (actor, action, job, topic, found, done, reason, made) on "brooq".brooq_operation to "brooq_worker";
+    -- A retry asks whether an earlier one is still under way; making the new job is a producer's right besides.
+    grant select (id, job, action, made) on "brooq".brooq_operation to "brooq_worker";
     grant select on "brooq".brooq_operation to "brooq_viewer";
 
     -- What is set for topics: a claim asks for it and spends tokens, an operator sets it. And the list of workers.

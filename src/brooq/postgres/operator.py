@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from brooq.postgres import steering
 from brooq.postgres.link import Link
-from brooq.postgres.session import Rows
+from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import statements
 from brooq.postgres.store import PostgresStore
+from brooq.vocabulary.identifier import uuid7
 from brooq.vocabulary.job import Cancellation, State
 
 _PATIENCE = 30.0
+
+
+class Retried(NamedTuple):
+    """What a retry found. `id` is the new job's, None when none was made: since there is no such job (`state` None), since
+    it has not ended yet, or since an earlier retry of it, `standing`, is still under way."""
+
+    id: UUID | None
+    state: State | None
+    topic: str | None = None
+    standing: UUID | None = None
 
 
 class Operator:
@@ -25,6 +36,7 @@ class Operator:
         """The place that the store works with; `actor` is the person, as the trail shall name them."""
         self._link = Link(store.driver, _PATIENCE)
         self._statements = statements(store.schema)
+        self._wakeups = store.wakeups
         self._actor = actor
 
     async def cancel(self, id: UUID, reason: str | None = None) -> Cancellation:
@@ -35,13 +47,30 @@ class Operator:
         ((state, topic, canceled),) = rows
         return Cancellation(canceled, State(state), topic)
 
+    async def retry(self, id: UUID, reason: str | None = None) -> Retried:
+        """Do a finished job once more, as a new job without an idempotency key; the old row stays as it is."""
+        parameters = [id, uuid7(), self._actor, reason, self._wakeups]
+
+        async def work(session: Session) -> Rows:
+            await session.execute("begin isolation level read committed")
+            await session.fetch(self._statements.operator_hold, [id])
+            rows = await session.fetch(self._statements.operator_retry, parameters)
+            await session.commit()
+            return rows
+
+        rows = await self._link.run(work, writing=True)
+        if not rows:
+            return Retried(None, None)
+        ((state, topic, made, standing, _),) = rows
+        return Retried(made, State(state), topic, standing)
+
     async def pause(self, topic: str, reason: str | None = None) -> bool:
         """Let nobody claim from a topic; False: it is paused already. As `Queue.pause`."""
         return await steering.pause(self._ask, self._statements, topic, self._actor, reason)
 
     async def resume(self, topic: str, reason: str | None = None) -> bool:
         """End a pause; False: there is none. As `Queue.resume`."""
-        return await steering.resume(self._ask, self._statements, topic, self._actor, reason, wake=True)
+        return await steering.resume(self._ask, self._statements, topic, self._actor, reason, wake=self._wakeups)
 
     async def _ask(self, statement: str, *parameters: Any) -> Rows:
         return await self._link.run(lambda session: session.fetch(statement, parameters), writing=True)

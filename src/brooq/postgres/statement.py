@@ -35,6 +35,8 @@ class Statements:
     find: str
     list: str
     operator_cancel: str
+    operator_hold: str
+    operator_retry: str
     pause: str
     prune: str
     reap: str

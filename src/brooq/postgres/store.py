@@ -94,7 +94,8 @@ class PostgresStore:
         """Whether the server only read when it was opened last."""
         self._max_payload = max_payload
         self._patience = patience
-        self._wakeups = wakeups
+        self.wakeups = wakeups
+        """Whether what makes jobs wakes idle workers."""
         self._aloud: bool | None = None
         self._statements: Statements = statements(schema)
         self._lanes: list[Link] = []
@@ -144,7 +145,7 @@ class PostgresStore:
             answers = await self._enqueue_durably(prepared)
         else:
             try:
-                answers = await insert(session_of(tx), self._statements, prepared, wake=self._wakeups)
+                answers = await insert(session_of(tx), self._statements, prepared, wake=self.wakeups)
             except self.driver.errors as error:
                 if isinstance(tx, OwnTx):
                     raise await _of_own_tx(tx, error) from None
@@ -159,7 +160,7 @@ class PostgresStore:
         for attempt in range(TRIES):
             try:
                 async with self._lent(checked=False) as session:
-                    return await write(session, self._statements, prepared, wake=self._wakeups)
+                    return await write(session, self._statements, prepared, wake=self.wakeups)
             except self.driver.errors as error:
                 trouble = translate(error, writing=True)
                 if write is insert_new and isinstance(trouble, (StoreRefused, OutcomeUnknown)):
@@ -261,7 +262,7 @@ class PostgresStore:
 
     def bell(self, topics: Sequence[str]) -> Bell | None:
         """What enqueues of these topics ring; None where wake-ups are off, or statements may not be prepared (a pooler)."""
-        if not self._wakeups or not self.driver.prepares or not topics:
+        if not self.wakeups or not self.driver.prepares or not topics:
             return None
         return PostgresBell(self.driver, self._statements, quoted(self.schema), topics)
 
@@ -279,7 +280,7 @@ class PostgresStore:
 
     async def resume(self, topic: str, by: str, reason: str | None = None) -> bool:
         """Through the pool; idle workers are woken."""
-        return await steering.resume(self._through_pool, self._statements, topic, by, reason, wake=self._wakeups)
+        return await steering.resume(self._through_pool, self._statements, topic, by, reason, wake=self.wakeups)
 
     async def topics(self) -> list[TopicRecord]:
         """A read needs no transaction."""
