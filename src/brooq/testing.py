@@ -16,7 +16,20 @@ from typing import Self
 from uuid import UUID
 
 from brooq.engine.outcome import Outcome
-from brooq.engine.store import Bell, Census, Depth, Exchange, Fate, Hold, Presence, Renewal, Renewer, Requeued, Taken
+from brooq.engine.store import (
+    Bell,
+    Census,
+    Depth,
+    Exchange,
+    Fate,
+    Hold,
+    Presence,
+    Renewal,
+    Renewer,
+    Requeued,
+    Sample,
+    Taken,
+)
 from brooq.vocabulary.error import PayloadError, StoreBusy, TxError
 from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State, Topic
 from brooq.vocabulary.message import text
@@ -262,6 +275,9 @@ class MemoryStore:
     async def withdraw(self, worker: str) -> None:
         """The entry is gone."""
         self._workers.pop(worker, None)
+
+    async def sample(self, samples: Sequence[Sample], elapsed: float) -> None:
+        """Charts are not drawn from memory: nothing is kept."""
 
     async def find(self, id: UUID) -> JobRecord | None:
         """A job's row as it is now."""

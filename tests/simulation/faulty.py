@@ -14,7 +14,7 @@ from tests.simulation.audit import AuditedStore, AuditedTx
 from tests.simulation.virtual import ROOT, in_lane
 
 from brooq.engine.outcome import Outcome
-from brooq.engine.store import Census, Exchange, Fate, Hold, OwnTx, Presence, Renewal, Renewer, Requeued
+from brooq.engine.store import Census, Exchange, Fate, Hold, OwnTx, Presence, Renewal, Renewer, Requeued, Sample
 from brooq.vocabulary.error import OutcomeUnknown, StoreUnavailable
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord
 from brooq.vocabulary.steering import TopicRecord
@@ -197,6 +197,10 @@ class FaultyStore:
     async def withdraw(self, worker: str) -> None:
         """The list of engines."""
         await self.call("withdraw", lambda: self.inner.withdraw(worker), writing=True)
+
+    async def sample(self, samples: Sequence[Sample], elapsed: float) -> None:
+        """Counts for charts."""
+        await self.call("sample", lambda: self.inner.sample(samples, elapsed), writing=True)
 
     async def find(self, id: UUID) -> JobRecord | None:
         """A row."""

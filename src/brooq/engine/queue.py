@@ -25,6 +25,7 @@ from brooq.engine.registry import PERIOD as REGISTRY_PERIOD
 from brooq.engine.registry import Registry
 from brooq.engine.retention import Retention
 from brooq.engine.runtime import Runtime
+from brooq.engine.sampler import Sampler
 from brooq.engine.store import OwnTx, Store
 from brooq.engine.waker import Waker
 from brooq.engine.worker import Worker
@@ -66,6 +67,7 @@ class Queue:
         self._registry: Registry | None = None
         self._loops: list[Loop] = []
         self._waker: Waker | None = None
+        self._sampler: Sampler | None = None
         self._stopped: asyncio.Event | None = None
         self._abandoned: list[str] = []
 
@@ -236,6 +238,7 @@ class Queue:
         ]
         if retention_ttl:
             self._loops.append(Loop("retention", config.retention_seconds, retention.tick, self._runtime))
+        self._sampler = Sampler(self.store, self.metrics, self._runtime)
         self._worker = worker
         self._registry = registry
         self._stopped = asyncio.Event()
@@ -323,3 +326,5 @@ class Queue:
         """Read the table's depths into the metrics; runs every `census_period` while the queue does."""
         census = await self.store.census(sorted(self._kinds))
         self.metrics.set_census(census, self._runtime.clock())
+        if self._sampler is not None:
+            await self._sampler.tick()

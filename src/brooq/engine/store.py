@@ -122,6 +122,27 @@ class Presence:
     """Those that have run longest, when there are very many."""
 
 
+class Sample(NamedTuple):
+    """What was counted for a topic since the last sample, and how deep it is now; seconds are floats."""
+
+    topic: str
+    done: int = 0
+    failed: int = 0
+    """Attempts that failed and are to be repeated."""
+    dead: int = 0
+    canceled: int = 0
+    attempts: int = 0
+    ran: float = 0.0
+    """How long those attempts took together."""
+    claimed: int = 0
+    waited: float = 0.0
+    """How long the claimed jobs had been ready together."""
+    waited_p95: float = 0.0
+    waiting: int = 0
+    processing: int = 0
+    oldest: float = 0.0
+
+
 class OwnTx(Tx, Protocol):
     """A transaction that the store opened. Its errors are the engine's, not the driver's."""
 
@@ -241,6 +262,12 @@ class Store(Protocol):
 
     async def withdraw(self, worker: str) -> None:
         """Take an engine that has stopped off the list; nothing happens when it is not on it."""
+
+    async def sample(self, samples: Sequence[Sample], elapsed: float) -> None:
+        """Add to what is known of the present, for charts: `elapsed` seconds are what the counts belong to.
+
+        A sample that was lost, or counted twice, does no harm.
+        """
 
     async def find(self, id: UUID) -> JobRecord | None:
         """A job's row as it is now; None when there is none."""

@@ -84,7 +84,8 @@ begin
         execute change;
     end loop;
 
-    revoke all on "brooq".job, "brooq".brooq_migration, "brooq".brooq_operation, "brooq".brooq_topic, "brooq".brooq_worker
+    revoke all on "brooq".job, "brooq".brooq_migration, "brooq".brooq_operation, "brooq".brooq_topic, "brooq".brooq_worker,
+           "brooq".brooq_sample
         from public, "brooq_migrator", "brooq_producer", "brooq_worker", "brooq_janitor", "brooq_viewer";
     for change in
         select format(action, oid::regprocedure, whom)
@@ -129,6 +130,10 @@ begin
     grant select, insert, update on "brooq".brooq_topic to "brooq_worker";
     grant select, insert, update, delete on "brooq".brooq_worker to "brooq_worker";
     grant select on "brooq".brooq_topic, "brooq".brooq_worker to "brooq_viewer";
+
+    -- What charts are drawn from: every worker adds to it, and clears away what is old.
+    grant select, insert, update, delete on "brooq".brooq_sample to "brooq_worker";
+    grant select on "brooq".brooq_sample to "brooq_viewer";
 end
 $brooq$;
 

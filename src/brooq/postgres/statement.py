@@ -42,6 +42,8 @@ class Statements:
     reap: str
     renew: str
     resume: str
+    sample: str
+    samples: str
     server: str
     settle: str
     topics: str

@@ -23,6 +23,7 @@ from brooq.engine.store import (
     Renewal,
     Renewer,
     Requeued,
+    Sample,
     Taken,
 )
 from brooq.postgres import steering
@@ -314,6 +315,11 @@ class PostgresStore:
         """The row is gone."""
         # Soon or never: an engine that stops does not wait for it.
         await self._upkeep.run(lambda session: session.fetch(self._statements.withdraw, [worker]), within=1.0)
+
+    async def sample(self, samples: Sequence[Sample], elapsed: float) -> None:
+        """One row for each topic and length of step."""
+        columns = [list(column) for column in zip(*samples, strict=True)]
+        await self._on_upkeep(self._statements.sample, *columns, elapsed)
 
     async def find(self, id: UUID) -> JobRecord | None:
         """A job's row; a read needs no transaction (T5)."""
