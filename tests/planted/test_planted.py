@@ -14,11 +14,10 @@ from brooq.service.verify.ledger import NEEDS
 async def test_a_planted_bug_is_seen_and_the_original_is_clean(bug: Bug, postgres: Server) -> None:
     clean, found = await trial(bug, postgres)
     assert clean == []
-    assert {violation.promise for violation in found} & set(bug.promises), found
+    assert {violation.promise for violation in found} >= set(bug.promises), found
 
 
 def test_every_promise_has_a_bug_that_breaks_it() -> None:
     names = [bug.name for bug in BUGS]
     assert len(set(names)) == len(names) >= 25
-    # An end that comes twice breaks C5 first, and a jump over a state is what the schema refuses.
-    assert set(NEEDS) - {promise for bug in BUGS for promise in bug.promises} == {"C6", "C7"}
+    assert set(NEEDS) == {promise for bug in BUGS for promise in bug.promises}
