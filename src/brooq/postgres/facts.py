@@ -24,6 +24,19 @@ LATELY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """What a slot of a worker did when it was seen last."""
+
+    id: UUID
+    topic: str
+    attempt: int
+    seconds: float
+    """For how long by then."""
+    hung: bool
+    """Its handler was interrupted and does not exit."""
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A worker as it said of itself last."""
 
@@ -38,6 +51,8 @@ class Seen:
     topics: tuple[str, ...]
     busy: Mapping[str, int]
     """How many of its slots each topic occupies."""
+    running: tuple[Slot, ...] = ()
+    """What its slots do: those that have run longest, when there are very many."""
 
     def there(self, now: datetime) -> bool:
         """Whether it has said something lately."""
@@ -164,8 +179,20 @@ def to_deeds(rows: Rows) -> list[Deed]:
 def to_workers(rows: Rows) -> list[Seen]:
     """The rows of `workers.sql`."""
     return [
-        Seen(name, host, pid, version, utc(started_at), utc(seen_at), stopping, slots, tuple(topics), json.loads(busy))
-        for name, host, pid, version, started_at, seen_at, stopping, slots, topics, busy, _ in rows
+        Seen(
+            name,
+            host,
+            pid,
+            version,
+            utc(started_at),
+            utc(seen_at),
+            stopping,
+            slots,
+            tuple(topics),
+            json.loads(busy),
+            tuple(Slot(**{**each, "id": UUID(each["id"])}) for each in json.loads(running)),
+        )
+        for name, host, pid, version, started_at, seen_at, stopping, slots, topics, busy, running, _ in rows
     ]
 
 

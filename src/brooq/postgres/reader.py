@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from brooq.postgres.facts import BOUND, LATELY, Facts, Seen, may_read_deeds, to_deeds, to_facts, to_workers
+from brooq.postgres.facts import BOUND, LATELY, Deed, Facts, Seen, may_read_deeds, to_deeds, to_facts, to_workers
 from brooq.postgres.link import Link
-from brooq.postgres.record import to_record
+from brooq.postgres.listing import Filter, Page, as_text, read_page
+from brooq.postgres.record import utc
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import statements
 from brooq.postgres.store import PostgresStore
@@ -17,6 +19,9 @@ from brooq.vocabulary.job import JobRecord, State
 
 _PATIENCE = 30.0
 _DEEDS = 20
+_DEAD = 2000
+"""How many dead jobs of a topic are grouped."""
+_TOPICS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,23 @@ class Server:
     """A pooler stands in between: the process that answers is not the one that the login told."""
 
 
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Dead jobs of a topic that died of the same thing, as far as can be told from the first line of their text."""
+
+    topic: str
+    kind: str
+    """What they have in common: numbers and ids are left out."""
+    jobs: int
+    bounded: bool
+    """There may be more: the topic has more dead jobs than were looked at."""
+    first: datetime
+    last: datetime
+    example: str
+    """The text of the latest."""
+    latest: UUID
+
+
 class Reader:
     """Reads over one connection of its own, made at the first call. Raises StoreUnavailable and SchemaError.
 
@@ -49,14 +71,41 @@ class Reader:
     async def list(
         self, *, topic: str | None = None, state: State | None = None, before: UUID | None = None, limit: int = 20
     ) -> Sequence[JobRecord]:
-        """Up to `limit` jobs with ids below `before`, newest first."""
-        rows = await self._fetch(self._statements.list, [before, topic, state and str(state), limit])
-        return [_as_text(row) for row in rows]
+        """Up to `limit` jobs with ids below `before`, newest first, however far they lie apart."""
+        found: list[JobRecord] = []
+        while len(found) < limit:
+            page = await self.page(Filter(topic=topic, state=state), before=before, limit=limit - len(found))
+            found += page.jobs
+            before = page.next
+            if before is None:
+                break
+        return found
+
+    async def page(self, wanted: Filter | None = None, *, before: UUID | None = None, limit: int = 20) -> Page:
+        """One page of jobs, at a bounded cost: it may hold fewer than `limit` and have a next one all the same."""
+        return await read_page(self._fetch, self._statements, wanted or Filter(), before, limit)
+
+    async def dead(self, topic: str | None = None, *, limit: int = 50) -> Sequence[DeadGroup]:
+        """Dead jobs by what they died of, the most frequent first; of a topic the latest are looked at."""
+        queries, parameters = self._statements, [topic, _DEAD, _TOPICS, limit]
+
+        async def work(session: Session) -> Rows:
+            await session.execute("begin isolation level read committed")
+            await session.fetch(queries.in_order, prepare=False)
+            rows = await session.fetch(queries.dead, parameters, prepare=False)
+            await session.commit()
+            return rows
+
+        rows = await self._link.run(work)
+        return [
+            DeadGroup(topic, kind, jobs, bounded, utc(first), utc(last), example, latest)
+            for topic, kind, jobs, bounded, first, last, example, latest in rows
+        ]
 
     async def find(self, id: UUID) -> JobRecord | None:
         """One job; None when there is none."""
         rows = await self._fetch(self._statements.find, [id])
-        return _as_text(rows[0]) if rows else None
+        return as_text(rows[0]) if rows else None
 
     async def facts(self, id: UUID) -> Facts | None:
         """What is known of why a job does not run; None when there is no such job. No payload is read."""
@@ -65,6 +114,10 @@ class Reader:
             return None
         deeds = await self._fetch(self._statements.trail, [id, _DEEDS]) if may_read_deeds(rows[0]) else None
         return to_facts(rows[0], await self.workers(), None if deeds is None else to_deeds(deeds))
+
+    async def deeds(self, id: UUID) -> Sequence[Deed]:
+        """What people did to a job by hand, newest first; also of a job that is gone."""
+        return to_deeds(await self._fetch(self._statements.trail, [id, _DEEDS]))
 
     async def workers(self) -> Sequence[Seen]:
         """The workers that were seen, those that were there last first."""
@@ -86,8 +139,3 @@ class Reader:
     async def _fetch(self, statement: str, parameters: Sequence[Any]) -> Rows:
         # Planned with its values: absent filters fold away.
         return await self._link.run(lambda session: session.fetch(statement, parameters, prepare=False))
-
-
-def _as_text(row: Sequence[Any]) -> JobRecord:
-    payload = row[2]
-    return replace(to_record((*row[:2], "null", *row[3:])), payload=payload)

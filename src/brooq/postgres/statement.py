@@ -25,6 +25,7 @@ class Statements:
     cancel: str
     census: str
     claims_under_way: str
+    dead: str
     enqueue: str
     enqueue_new: str
     enqueue_one: str
@@ -33,7 +34,12 @@ class Statements:
     explain: str
     fates: str
     find: str
+    in_order: str
     list: str
+    list_dense: str
+    list_few: str
+    list_key: str
+    list_reach: str
     operator_cancel: str
     operator_hold: str
     operator_retry: str
