@@ -56,6 +56,16 @@ def systemd_analyze() -> Tool:
     )
 
 
+def faketime(offset: str) -> dict[str, str]:
+    """What to add to a program's environment, so that its clock is wrong by so much (`+90s`)."""
+    tool = _needed("faketime", ["faketime", "libfaketime"])
+    # The program itself looks for its library where a package is installed, so it does not find one that is unpacked.
+    places = (FOLDER / "usr", Path(tool.program).parent.parent)
+    libraries = [found for place in places for found in sorted(place.glob("lib/**/libfaketime.so.1"))]
+    assert libraries, tool.program
+    return {"LD_PRELOAD": str(libraries[0]), "FAKETIME": offset}
+
+
 def _needed(name: str, packages: Sequence[str], version: str = "--version") -> Tool:
     try:
         return find(name, packages, version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from importlib.resources import files
+from typing import NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -17,6 +18,12 @@ from brooq.vocabulary.message import text
 
 _PLACE = re.compile(r"""(?P<quote>["'])(?P<name>brooq(?:_[a-z]+)?)(?P=quote)|\$brooq\$""")
 """Where names stand in the file: it is valid SQL for the names it is written with."""
+
+# The grants on tables among its statements; the owner's tables are its own.
+_GRANT = re.compile(r"^\s*grant ([^;']+?)\son\s+((?:\"brooq\"\.\w+[,\s]*)+)\sto ([^;]+);", re.MULTILINE)
+_PRIVILEGE = re.compile(r"(select|insert|update|delete)\s*(?:\(([^)]*)\))?")
+_TABLE = re.compile(r'"brooq"\.(\w+)')
+_PART = re.compile(r'"brooq_(\w+)"')
 
 _RESERVED = frozenset({"public", "none"})
 """Names that SQL takes for something else than a role, quoted or not."""
@@ -32,6 +39,29 @@ class Roles:
     worker: str = "brooq_worker"
     janitor: str = "brooq_janitor"
     viewer: str = "brooq_viewer"
+
+
+class Right(NamedTuple):
+    """A right that a part of the system needs. `column` None: on the whole table."""
+
+    part: str
+    """A field of Roles."""
+    table: str
+    privilege: str
+    column: str | None
+
+
+def rights() -> list[Right]:
+    """Every right on a table that the script grants, as it stands there: so the two cannot differ."""
+    found = []
+    script = re.sub(r"--[^\n]*", "", (files("brooq.postgres") / "grants.sql").read_text(encoding="utf-8"))
+    for privileges, tables, roles in _GRANT.findall(script):
+        for privilege, columns in _PRIVILEGE.findall(privileges):
+            for table in _TABLE.findall(tables):
+                for part in _PART.findall(roles):
+                    named = [name.strip() for name in columns.split(",")] if columns else [None]
+                    found += [Right(part, table, privilege, name) for name in named]
+    return found
 
 
 def script(schema: str = "public", roles: Roles = Roles()) -> str:

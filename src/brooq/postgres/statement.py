@@ -29,6 +29,15 @@ class Statements:
     enqueue: str
     enqueue_new: str
     enqueue_one: str
+    examine_connections: str
+    examine_horizon: str
+    examine_indexes: str
+    examine_jobs: str
+    examine_place: str
+    examine_rights: str
+    examine_server: str
+    examine_table: str
+    examine_topics: str
     exchange: str
     existing: str
     explain: str

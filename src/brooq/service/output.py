@@ -44,8 +44,11 @@ def _rich_table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: S
     Console().print(made)
 
 
-def paragraph(string: str, indent: int = 0) -> None:
-    """Print a line of text, on a terminal wrapped to its width. Blanks at its beginning indent all of it further."""
+def paragraph(string: str, indent: int = 0, *, hanging: bool = False) -> None:
+    """Print a line of text, on a terminal wrapped to its width. Blanks at its beginning indent all of it further.
+
+    `hanging`: something stands where its first line would be indented.
+    """
     line = one_line(string)
     indent += len(line) - len(line.lstrip(" "))
     first = " " * indent
@@ -56,9 +59,24 @@ def paragraph(string: str, indent: int = 0) -> None:
             line.strip(), width, initial_indent=first, subsequent_indent=first + "  ", break_long_words=False,
             break_on_hyphens=False,
         )  # fmt: skip
-        sys.stdout.write("\n".join(wrapped) + "\n")
+        lines = "\n".join(wrapped)
     else:
-        sys.stdout.write(f"{first}{line.strip()}\n")
+        lines = f"{first}{line.strip()}"
+    sys.stdout.write((lines[indent:] if hanging else lines) + "\n")
+
+
+_SEVERITIES = {"ok": "green", "note": "yellow", "wrong": "red"}
+
+
+def finding_line(severity: str, message: str, remedy: str = "") -> None:
+    """Print how something is (`ok`, `note` or `WRONG`), a line of text beside it, and below it what helps."""
+    import click  # noqa: PLC0415  the extra's, as everything that prints
+
+    word = text(f"command.{severity}")
+    click.echo(f"{click.style(word, fg=_SEVERITIES[severity])}  ", nl=False)
+    paragraph(message, len(word) + 2, hanging=True)
+    if remedy:
+        paragraph(f"→ {remedy}", len(word) + 2)
 
 
 def object_line(values: Mapping[str, Any], payload: str | None = None) -> str:
@@ -100,6 +118,15 @@ def span(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
     return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
+
+
+def size(count: float) -> str:
+    """Bytes as a person says them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit in {"B", "kB"} else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TB"
 
 
 def ago(now: datetime, then: datetime) -> str:

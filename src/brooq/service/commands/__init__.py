@@ -27,6 +27,7 @@ root = LazyGroup(
         "cancel": "brooq.service.commands.cancel:cancel",
         "stats": "brooq.service.commands.stats:stats",
         "check": "brooq.service.commands.check:check",
+        "doctor": "brooq.service.commands.doctor:doctor",
         "verify": "brooq.service.commands.verify:verify",
         "local": "brooq.service.commands.local:local",
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import click
@@ -68,4 +68,22 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
         return found
 
 
-TOPIC, ID, MOMENT = TopicType(), IdType(), MomentType()
+class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
+    """A length of time with its unit, as in the settings: `90s`, `1h30m`; 0 needs none."""
+
+    name = "duration"
+
+    def convert(self, value: str, parameter: click.Parameter | None, context: click.Context | None) -> timedelta:
+        """Read it."""
+        from brooq.service.settings import duration  # noqa: PLC0415
+
+        try:
+            found = duration(value)
+        except (ValueError, OverflowError) as error:
+            self.fail(str(error), parameter, context)
+        if found < timedelta(0):
+            self.fail(text("command.negative_duration", value=shorten(value, 60)), parameter, context)
+        return found
+
+
+TOPIC, ID, MOMENT, DURATION = TopicType(), IdType(), MomentType(), DurationType()
