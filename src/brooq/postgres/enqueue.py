@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from brooq.postgres.session import Session
+from brooq.postgres.session import Session, Shared
 from brooq.postgres.statement import Statements
 from brooq.vocabulary.error import JobError, PayloadError, StoreUnavailable
 from brooq.vocabulary.job import Enqueued, Job
@@ -66,7 +66,7 @@ async def insert_new(
 
 
 async def insert(
-    session: Session, statements: Statements, prepared: Sequence[Prepared], *, wake: bool
+    session: Shared, statements: Statements, prepared: Sequence[Prepared], *, wake: bool
 ) -> dict[UUID, Enqueued]:
     """Insert the jobs, or find the ones that stand in their way; answers by the id that each job came with. `wake`: tell
     workers that wait for them.

@@ -8,12 +8,36 @@ from typing import Any, Protocol, TypeAlias
 Rows: TypeAlias = Sequence[Sequence[Any]]
 
 
-class Session(Protocol):
-    """One connection, in the driver's autocommit: a statement is a transaction of its own unless `begin` was run."""
+class Shared(Protocol):
+    """A transaction that the queue shares with its consumer, on whatever object the consumer has."""
 
     @property
     def raw(self) -> Any:
-        """The driver's own connection."""
+        """The consumer's own object."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
+    @property
+    def begins(self) -> bool:
+        """Whether a statement outside of a transaction begins one; else it would commit on its own."""
+
+    async def fetch(self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool | None = None) -> Rows:
+        """Run one statement with `$1` placeholders and answer its rows. Raises the driver's errors.
+
+        `prepare` False: planned with its values, every time.
+        """
+
+    async def commit(self) -> None:
+        """Commit the open transaction."""
+
+    async def rollback(self) -> None:
+        """Roll the open transaction back."""
+
+
+class Session(Shared, Protocol):
+    """One connection, in the driver's autocommit: a statement is a transaction of its own unless `begin` was run."""
 
     @property
     def pid(self) -> int:
@@ -23,24 +47,8 @@ class Session(Protocol):
     def closed(self) -> bool:
         """Whether the connection is closed or lost."""
 
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
-
-    async def fetch(self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool | None = None) -> Rows:
-        """Run one statement with `$1` placeholders and answer its rows. Raises the driver's errors.
-
-        `prepare` False: planned with its values, every time.
-        """
-
     async def execute(self, command: str) -> None:
         """Run a command without parameters."""
-
-    async def commit(self) -> None:
-        """Commit the open transaction."""
-
-    async def rollback(self) -> None:
-        """Roll the open transaction back."""
 
     async def listen(self, channel: str) -> None:
         """Hear of what is notified on a channel, whose name is a plain word."""

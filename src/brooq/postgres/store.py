@@ -381,8 +381,8 @@ class PostgresRenewer:
 
 async def _of_own_tx(tx: Tx, error: Exception) -> BrooqError:
     """The engine's word for an error in a transaction that it opened itself."""
-    if reads_only(error):
-        await session_of(tx).close()
+    if reads_only(error) and isinstance(tx, OwnTx) and tx.session is not None:
+        await tx.session.close()
     return translate(error)
 
 

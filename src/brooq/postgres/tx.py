@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from brooq.postgres.drivers.psycopg import PsycopgSession
-from brooq.postgres.session import Driver, Session
+from brooq.postgres.session import Driver, Session, Shared
+from brooq.postgres.shared import Blocking, check_shared, shared
 from brooq.postgres.trouble import translate
 from brooq.vocabulary.error import TxError
 from brooq.vocabulary.message import text
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class PostgresTx:
     """A transaction of a driver as the queue's `Tx`: the same transaction, never a copy (requirement T2)."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Shared) -> None:
         """A session whose transaction somebody else opened and closes."""
-        self.session: Session | None = session
+        self.session: Shared | None = session
 
     async def commit(self) -> None:
         """Commit the transaction, for everyone who shares it."""
@@ -54,7 +54,7 @@ class OwnTx(PostgresTx):
 
     def __init__(self, session: Session, driver: Driver) -> None:
         """`session` is borrowed from the driver's pool."""
-        super().__init__(session)
+        self.session: Session | None = session
         self._driver = driver
 
     @property
@@ -90,18 +90,15 @@ class OwnTx(PostgresTx):
 def wrap_tx(connection: object) -> PostgresTx:
     """The consumer's transaction as a `Tx` for `Queue.enqueue_tx`.
 
-    Takes a `psycopg.AsyncConnection`, the object that its `transaction()` gives, or an asyncpg connection (a pool's
-    too). Nothing is opened or copied: whoever opened the transaction closes it. Raises TypeError for anything else.
+    Takes a `psycopg.AsyncConnection`, the object that its `transaction()` gives, an asyncpg connection (a pool's too),
+    an AsyncConnection or AsyncSession of SQLAlchemy. Nothing is opened or copied: whoever opened the transaction closes
+    it. Raises TypeError for anything else; what blocks belongs to `brooq.postgres.producer`.
     """
-    if isinstance(connection, psycopg.AsyncTransaction):
-        connection = connection.connection
-    if isinstance(connection, psycopg.AsyncConnection):
-        return PostgresTx(PsycopgSession(connection))
-    if type(connection).__module__.partition(".")[0] == "asyncpg" and hasattr(connection, "is_in_transaction"):
-        from brooq.postgres.drivers.asyncpg import AsyncpgSession  # noqa: PLC0415  an optional dependency
-
-        return PostgresTx(AsyncpgSession(connection))
-    raise TypeError(text("postgres.wrap_tx", type=f"{type(connection).__module__}.{type(connection).__qualname__}"))
+    session = shared(connection)
+    if session is None or isinstance(session, Blocking):
+        key = "postgres.wrap_tx" if session is None else "postgres.wrap_tx_blocking"
+        raise TypeError(text(key, type=f"{type(connection).__module__}.{type(connection).__qualname__}"))
+    return PostgresTx(session)
 
 
 def as_psycopg(tx: Tx | None) -> psycopg.AsyncConnection[Any] | None:
@@ -120,7 +117,7 @@ def _raw(tx: Tx | None) -> Any:
     return tx.session.raw if isinstance(tx, PostgresTx) and tx.session is not None else None
 
 
-def session_of(tx: Tx) -> Session:
+def session_of(tx: Tx) -> Shared:
     """The session of a transaction that is open.
 
     Raises TxError for a foreign or ended one, and for a connection outside of any transaction that would commit the job
@@ -129,6 +126,5 @@ def session_of(tx: Tx) -> Session:
     session = tx.session if isinstance(tx, PostgresTx) else None
     if session is None:
         raise TxError(text("postgres.foreign_tx", type=type(tx).__qualname__))
-    if not session.in_transaction and getattr(session.raw, "autocommit", True):
-        raise TxError(text("postgres.no_transaction"))
+    check_shared(session)
     return session

@@ -44,6 +44,10 @@ class AsyncpgSession:
     def in_transaction(self) -> bool:
         return not self.closed and bool(self.raw.is_in_transaction())
 
+    @property
+    def begins(self) -> bool:
+        return False
+
     async def fetch(self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool | None = None) -> Rows:
         if prepare is False:
             # Planned with its values: a statement of its own each time, which no plan is kept for.

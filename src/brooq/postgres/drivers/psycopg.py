@@ -45,6 +45,10 @@ class PsycopgSession:
     def in_transaction(self) -> bool:
         return not self.raw.closed and self.raw.info.transaction_status != TransactionStatus.IDLE
 
+    @property
+    def begins(self) -> bool:
+        return not self.raw.autocommit
+
     async def fetch(self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool | None = None) -> Rows:
         if self.raw not in _REGISTERED:
             register(self.raw.adapters)
