@@ -92,7 +92,7 @@ async def insert(
     raise StoreUnavailable(text("postgres.key_unstable", tries=TRIES))
 
 
-async def _written(session: Session, statements: Statements, prepared: Sequence[Prepared], *, wake: bool) -> int:
+async def _written(session: Shared, statements: Statements, prepared: Sequence[Prepared], *, wake: bool) -> int:
     """Insert the jobs that nothing stands in the way of; how many those are."""
     if len(prepared) == 1:
         return len(await session.fetch(statements.enqueue_one, [*_values(prepared[0]), wake]))
