@@ -24,6 +24,7 @@ LAYERS = {
     "brooq.testing": Layer(("brooq.vocabulary", "brooq.engine")),
     ADAPTER: Layer(("brooq.vocabulary", *OPEN_ENGINE), foreign=True),
     "brooq.service": Layer(("brooq",), foreign=True),
+    "brooq.contrib": Layer(("brooq",), foreign=True),
     "brooq.__main__": Layer(("brooq.service",)),
 }
 

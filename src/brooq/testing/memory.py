@@ -113,6 +113,10 @@ class MemoryStore:
         """What running engines have said of themselves last, by name."""
         return [self._workers[name][0] for name in sorted(self._workers)]
 
+    def ready(self, topics: Sequence[str]) -> bool:
+        """Whether a claim of these topics would take something now."""
+        return next(self._ready(topics, 1), None) is not None
+
     # --- the port ---
 
     async def open(self) -> None:
