@@ -65,9 +65,8 @@ format: $(READY) ## put the source text in order
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-build: $(READY) ## build the wheel into dist/
-	@$(PY) -m uv --quiet build --wheel --no-build-isolation --python $(PY) --out-dir dist
-	@ls dist/*.whl
+build: $(READY) ## build the wheel into dist/, and bin/brooq, one file that needs nothing but Python
+	@scripts/build $(PY)
 
 demo: $(READY) ## webhooks in, mails out, a worker killed half-way (INPUT=file.jsonl: your own deliveries)
 	@$(PY) -m examples.webhooks $(if $(INPUT),--input $(INPUT)) $(ARGS)
@@ -121,5 +120,5 @@ lock: $(READY) ## choose the versions in requirements/ anew from pyproject.toml
 	@scripts/lock $(PY)
 
 clean: ## remove what builds and tools left behind; environments and .brooq stay
-	@rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf dist bin build site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -48,6 +48,11 @@ def nginx() -> Tool:
     return _needed("nginx", ["nginx", "libpcre2-8-0", "libssl3"], "-v")
 
 
+def openssl() -> Tool:
+    """For certificates that are good for a test."""
+    return _needed("openssl", ["openssl", "libssl3"], "version")
+
+
 def systemd_analyze() -> Tool:
     """systemd's checker of units. It needs no systemd that runs."""
     return _needed(

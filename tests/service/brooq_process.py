@@ -89,11 +89,15 @@ class Worker:
         self.lines: list[dict[str, Any]] = []
         self._arrived = threading.Condition()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "brooq", "worker", *arguments],
+            self.command(arguments),
             env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """How it is started."""
+        return [sys.executable, "-m", "brooq", "worker", *arguments]
 
     def _read(self) -> None:
         assert self.process.stdout is not None
