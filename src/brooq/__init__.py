@@ -36,7 +36,7 @@ from brooq.vocabulary.signal import (
     Signal,
     delay_of,
 )
-from brooq.vocabulary.steering import TopicRecord
+from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 from brooq.vocabulary.version import VERSION
 
@@ -69,6 +69,7 @@ __all__ = [
     "KindOptions",
     "Lease",
     "LeaseLost",
+    "Limits",
     "MaxExecutionExceeded",
     "MustCancel",
     "MustDelay",

@@ -140,10 +140,10 @@ def test_down_takes_back_the_newest_first_and_leaves_nothing(empty_dsn: str, fol
 def test_the_shipped_migrations_go_up_down_and_up_on_a_clean_database(empty_dsn: str) -> None:
     before = objects(empty_dsn)
     applied = migrate.up(empty_dsn)
-    assert applied[-1].version == migrate.LATEST == len(applied)
+    assert applied[-1].version == migrate.LATEST
     made = objects(empty_dsn)
     assert ("relation", "job") in made
-    assert len(migrate.down(empty_dsn, steps=migrate.LATEST)) == migrate.LATEST
+    assert len(migrate.down(empty_dsn, steps=len(applied))) == len(applied)
     assert objects(empty_dsn) == before
     migrate.up(empty_dsn)
     assert objects(empty_dsn) == made

@@ -109,7 +109,9 @@ async def test_an_exchange_whose_answer_was_eaten_is_unknown_and_its_fate_can_be
         fate = (await store.fates([taken.id]))[taken.id]
         assert (fate.state, fate.token, fate.owner) == (State.DONE, taken.token, "w")
         again = await store.exchange("w", [Outcome(taken.id, taken.token, State.DONE)], ["t"], 1, LEASE)
-        assert again == ([], []), "written once, and the second job is held by the claim that nobody heard of"
+        assert (again.settled, again.taken) == ([], []), (
+            "written once; the second job is held by the claim nobody heard of"
+        )
     assert sorted(observer.run("select state from job")) == [("done",), ("processing",)]
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from brooq.engine.outcome import Outcome
-from brooq.engine.store import Exchange, Hold, Renewal, Requeued
+from brooq.engine.store import Exchange, Hold, LimitedClaim, Renewal, Requeued
 from brooq.testing import MemoryStore, MemoryTx
 from brooq.vocabulary.error import StoreRefused
 from brooq.vocabulary.job import Cancellation, JobRecord
@@ -65,7 +65,16 @@ class AuditedStore(MemoryStore):
         if any(POISON in (outcome.error or "") for outcome in outcomes):
             raise StoreRefused("the text cannot be stored")
         answer = await super().exchange(worker, outcomes, topics, limit, lease)
-        self.note("exchange", worker, {outcome.id: outcome.token for outcome in outcomes})
+        # A worker that took its lost job again may send the outcomes of both claims at once: what counts is which of
+        # them the store says that it has accepted.
+        sent = {outcome.id: outcome.token for outcome in outcomes}
+        self.note("exchange", worker, sent | {hold.id: hold.token for hold in answer.settled})
+        return answer
+
+    async def claim_limited(self, worker: str, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
+        """Claims within limits, audited."""
+        answer = await super().claim_limited(worker, topic, limit, lease)
+        self.note("claim_limited", worker)
         return answer
 
     async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
@@ -14,10 +14,22 @@ from tests.simulation.audit import AuditedStore, AuditedTx
 from tests.simulation.virtual import ROOT, in_lane
 
 from brooq.engine.outcome import Outcome
-from brooq.engine.store import Census, Exchange, Fate, Hold, OwnTx, Presence, Renewal, Renewer, Requeued, Sample
+from brooq.engine.store import (
+    Census,
+    Exchange,
+    Fate,
+    Hold,
+    LimitedClaim,
+    OwnTx,
+    Presence,
+    Renewal,
+    Renewer,
+    Requeued,
+    Sample,
+)
 from brooq.vocabulary.error import OutcomeUnknown, StoreUnavailable
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord
-from brooq.vocabulary.steering import TopicRecord
+from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
 T = TypeVar("T")
@@ -173,6 +185,20 @@ class FaultyStore:
     async def resume(self, topic: str, by: str, reason: str | None = None) -> bool:
         """A topic opened."""
         return await self.call("resume", lambda: self.inner.resume(topic, by, reason), writing=True)
+
+    async def claim_limited(self, worker: str, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
+        """Claims within limits."""
+        return await self.call(
+            "claim_limited", lambda: self.inner.claim_limited(worker, topic, limit, lease), writing=True
+        )
+
+    async def limit(self, topic: str, limits: Limits | None, by: str, reason: str | None = None) -> bool:
+        """Limits set."""
+        return await self.call("limit", lambda: self.inner.limit(topic, limits, by, reason), writing=True)
+
+    async def declare(self, limits: Mapping[str, Limits | None]) -> None:
+        """Limits of the code."""
+        await self.call("declare", lambda: self.inner.declare(limits), writing=True)
 
     async def topics(self) -> list[TopicRecord]:
         """What is set."""

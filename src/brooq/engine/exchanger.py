@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from brooq.engine.attempt import Attempt
 from brooq.engine.config import Config
+from brooq.engine.limited import LimitedTopics
 from brooq.engine.loop import Pulse
 from brooq.engine.recorder import Recorder, outcome_of
 from brooq.engine.runtime import Runtime
@@ -61,6 +62,7 @@ class Exchanger:
         self._runtime = runtime
         self._free = free
         self._begin = begin
+        self._limited = LimitedTopics(store, worker, config.lease_time, self.look)
         self._ended: list[Attempt] = []
         self._hungry = True
         self._exchanging = 0
@@ -86,8 +88,10 @@ class Exchanger:
         self._hungry = True
         self._claims.set()
 
-    def freed(self) -> None:
-        """A slot has become free."""
+    def freed(self, topic: str) -> None:
+        """A slot has become free: a job of this topic has ended. Within limits, that makes room for the next one."""
+        if topic in self._limited:
+            self._hungry = True
         self._claims.set()
 
     def send(self, *attempts: Attempt) -> None:
@@ -116,6 +120,7 @@ class Exchanger:
     async def stop(self) -> None:
         """Stop the lanes."""
         self._finished = True
+        self._limited.stop()
         tasks = [*self._lanes, *self._apart]
         for task in tasks:
             task.cancel()
@@ -151,7 +156,7 @@ class Exchanger:
     async def _exchange(self, attempts: list[Attempt], limit: int) -> None:
         self._exchanging += 1
         try:
-            exchange = await self._ask(attempts, limit)
+            exchange, left = await self._ask(attempts, limit)
         except (StoreRefused, StoreBusy) as error:
             self._set_apart(await self._recorder.separate(attempts, error))
         except BaseException:
@@ -162,30 +167,49 @@ class Exchanger:
         else:
             if attempts:
                 self._set_apart(await self._recorder.confirm(attempts, exchange.settled))
+                if self._outcomes is not self._claims and any(attempt.topic in self._limited for attempt in attempts):
+                    self.look()  # the lane of claims has looked before these were recorded
+            if left:
+                await self._claim_limited(left)
         finally:
             self._exchanging -= 1
             self._progress.set()
 
-    async def _ask(self, attempts: list[Attempt], limit: int) -> Exchange:
-        """One exchange with the store; what it claims begins at once."""
+    async def _ask(self, attempts: list[Attempt], limit: int) -> tuple[Exchange, int]:
+        """One exchange with the store; what it claims begins at once. How many slots are left for limited topics."""
         topics: Sequence[str] = ()
+        share = 0
         if limit:
             self._topics.rotate(-1)
             topics = self._topics
+            share = self._limited.share(limit)
             self._hungry = False  # whoever calls `look` from now on may know of jobs that this claim does not see
         full = True
         sent = self._runtime.clock()
         try:
             exchange = await self._store.exchange(
-                self._worker, [outcome_of(attempt) for attempt in attempts], topics, limit, self._lease
+                self._worker, [outcome_of(attempt) for attempt in attempts], topics, share, self._lease
             )
-            full = len(exchange.taken) >= limit
+            full = len(exchange.taken) >= share
         finally:
             if limit and full:
                 self._hungry = True
         if exchange.taken:
             self._begin(exchange.taken, sent)
-        return exchange
+        if not limit:
+            return exchange, 0
+        self._limited.told(exchange.limited)
+        return exchange, limit - len(exchange.taken) if exchange.limited else 0
+
+    async def _claim_limited(self, limit: int) -> None:
+        """The limited topics' share of the free slots. Their outcomes of this round are recorded by now."""
+        sent = self._runtime.clock()
+        more = True
+        try:
+            more = await self._limited.claim(limit, lambda taken: self._begin(taken, sent))
+        finally:
+            if more:
+                self._hungry = True
 
     def _set_apart(self, attempts: list[Attempt]) -> None:
         """Write these alone from now on, until they land or their lease has run out: one row must not hold up the rest."""

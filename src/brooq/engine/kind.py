@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from brooq.vocabulary.claim import Handler
 from brooq.vocabulary.kind import ResolvedOptions
+from brooq.vocabulary.steering import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +16,4 @@ class Kind:
     topic: str
     handler: Handler
     options: ResolvedOptions
+    limits: Limits | None = None

@@ -36,7 +36,7 @@ from brooq.vocabulary.event import JobCanceled
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, Topic
 from brooq.vocabulary.kind import KindOptions, resolve
 from brooq.vocabulary.message import text
-from brooq.vocabulary.steering import TopicRecord
+from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
 log = logging.getLogger("brooq")
@@ -90,12 +90,13 @@ class Queue:
                 text("config.handler", topic=topic, handler=getattr(handler, "__qualname__", repr(handler)))
             )
         try:
-            resolved = resolve(options or KindOptions(), self.config.kind_defaults, topic)
+            options = options or KindOptions()
+            resolved = resolve(options, self.config.kind_defaults, topic)
         except ConfigError as error:
             raise ConfigError(problems + error.problems) from None
         if problems:
             raise ConfigError(problems)
-        self._kinds[topic] = Kind(topic, handler, resolved)
+        self._kinds[topic] = Kind(topic, handler, resolved, options.limits)
         self.metrics.add_topic(topic)
 
     def kind(
@@ -107,9 +108,25 @@ class Queue:
         max_execution_timeout: Duration | None = None,
         backoff_base: Duration | None = None,
         backoff_max: Duration | None = None,
+        max_running: int | None = None,
+        max_running_per_key: int | None = None,
+        ordered: bool = False,
+        rate: int | None = None,
+        rate_period: Duration | None = None,
     ) -> Callable[[H], H]:
         """Decorator form of `register_kind`; the handler stays as it is."""
-        options = KindOptions(max_attempts, attempt_timeout, max_execution_timeout, backoff_base, backoff_max)
+        options = KindOptions(
+            max_attempts=max_attempts,
+            attempt_timeout=attempt_timeout,
+            max_execution_timeout=max_execution_timeout,
+            backoff_base=backoff_base,
+            backoff_max=backoff_max,
+            max_running=max_running,
+            max_running_per_key=max_running_per_key,
+            ordered=ordered,
+            rate=rate,
+            rate_period=rate_period,
+        )
 
         def register(handler: H) -> H:
             self.register_kind(topic, handler, options)
@@ -196,6 +213,15 @@ class Queue:
             self._worker.nudge()
         return done
 
+    async def limit(self, topic: str, limits: Limits | None, reason: str | None = None, *, by: str = "") -> bool:
+        """Limit a topic over all workers, whatever their code declares; None hands it back to what the code declares.
+
+        Once it is answered every claim keeps the new limits; jobs that were claimed before go on. False: there was
+        nothing set by hand to hand back. Raises TopicError; StoreBusy when a claim from before did not end in time:
+        the limits are set all the same.
+        """
+        return await self.store.limit(Topic(topic), limits, self._actor(by), self._reason(reason))
+
     async def topics(self) -> list[TopicRecord]:
         """What is set for topics, by name: pauses and limits. Topics that nothing is set for are not in it."""
         return await self.store.topics()
@@ -220,6 +246,8 @@ class Queue:
             raise ConfigError([text("config.already_started")])
         if not self._kinds:
             log.warning(text("config.no_kinds"))
+        if self._kinds:
+            await self.store.declare({topic: kind.limits for topic, kind in self._kinds.items()})
         name = f"{self._name}:{os.getpid()}:{os.urandom(4).hex()}"
         config = self.config
         worker = Worker(

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from brooq.engine.outcome import Outcome
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
-from brooq.vocabulary.steering import TopicRecord
+from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
 
@@ -50,6 +50,17 @@ class Exchange(NamedTuple):
 
     settled: list[Hold]
     taken: list[Taken]
+    limited: list[str] = []  # noqa: RUF012  never changed
+    """The topics asked for that have limits and waiting jobs: this claim has left them to `claim_limited`."""
+
+
+class LimitedClaim(NamedTuple):
+    """What a claim within limits brought. `more`: it has not looked at everything, so another one may bring more at once;
+    `wait`: after how many seconds the next token of the topic's rate comes, None when tokens are not what is missing."""
+
+    taken: list[Taken]
+    more: bool
+    wait: float | None
 
 
 class Fate(NamedTuple):
@@ -220,6 +231,13 @@ class Store(Protocol):
         a row of the outcomes stayed locked by somebody for about a second; StoreRefused when data was refused.
         """
 
+    async def claim_limited(self, worker: str, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
+        """Claim up to `limit` ready jobs of a topic that has limits, within them, however many others claim meanwhile.
+
+        By priority, readiness, id; within an ordered topic the first job of each key. Raises StoreBusy, with nothing
+        done, when another claim of the topic did not end in time.
+        """
+
     async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:
         """Write one outcome inside a transaction, waiting for the row. False: this claim no longer holds the job."""
 
@@ -244,6 +262,14 @@ class Store(Protocol):
 
     async def resume(self, topic: str, by: str, reason: str | None = None) -> bool:
         """End a pause, and write down by whose word; False: there is none."""
+
+    async def limit(self, topic: str, limits: Limits | None, by: str, reason: str | None = None) -> bool:
+        """Set the limits of a topic by hand, and write down by whose word; None: those that code declares are valid again,
+        False then when none were set by hand. Once it is answered every claim keeps them. Raises StoreBusy as `pause`."""
+
+    async def declare(self, limits: Mapping[str, Limits | None]) -> None:
+        """What the code of a worker asks for, by topic: valid where nobody has set limits by hand. None takes back what an
+        earlier version of the code has declared."""
 
     async def topics(self) -> list[TopicRecord]:
         """What is set for topics, by name; those that nothing is set for are not in it."""

@@ -209,7 +209,7 @@ class Worker:
     def _leave(self, attempt: Attempt) -> None:
         """The slot is free again."""
         self._slots.leave(attempt)
-        self._exchanger.freed()
+        self._exchanger.freed(attempt.topic)
         if not self._slots.running and not self._slots.waiting:
             self._quiet.set()
 

@@ -61,7 +61,7 @@ async def insert_new(
 ) -> dict[UUID, Enqueued]:
     """Insert jobs without keys in a transaction of their own. Raises the driver's errors, a unique violation among them
     when an id exists."""
-    await session.fetch(statements.enqueue_new, [*_columns(prepared), wake])
+    await session.fetch(statements.enqueue_new, [*_columns(prepared), wake, _lines(prepared)])
     return {each.job.id: Enqueued(each.job.id, True) for each in prepared}
 
 
@@ -95,8 +95,12 @@ async def insert(
 async def _written(session: Shared, statements: Statements, prepared: Sequence[Prepared], *, wake: bool) -> int:
     """Insert the jobs that nothing stands in the way of; how many those are."""
     if len(prepared) == 1:
-        return len(await session.fetch(statements.enqueue_one, [*_values(prepared[0]), wake]))
-    ((count, _),) = await session.fetch(statements.enqueue, [*_columns(prepared), wake])
+        return len(
+            await session.fetch(
+                statements.enqueue_one, [*_values(prepared[0]), wake, prepared[0].job.concurrency_key or None]
+            )
+        )
+    ((count, _),) = await session.fetch(statements.enqueue, [*_columns(prepared), wake, _lines(prepared)])
     return int(count)
 
 
@@ -125,6 +129,10 @@ def _columns(prepared: Sequence[Prepared]) -> list[Any]:
         _said([each.metadata for each in prepared]),
         topic,
     ]
+
+
+def _lines(prepared: Sequence[Prepared]) -> list[Any]:
+    return _said([each.job.concurrency_key or None for each in prepared])
 
 
 def _said(column: list[Any]) -> list[Any]:

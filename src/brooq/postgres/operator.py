@@ -12,6 +12,7 @@ from brooq.postgres.statement import statements
 from brooq.postgres.store import PostgresStore
 from brooq.vocabulary.identifier import uuid7
 from brooq.vocabulary.job import Cancellation, State
+from brooq.vocabulary.steering import Limits
 
 _PATIENCE = 30.0
 
@@ -71,6 +72,10 @@ class Operator:
     async def resume(self, topic: str, reason: str | None = None) -> bool:
         """End a pause; False: there is none. As `Queue.resume`."""
         return await steering.resume(self._ask, self._statements, topic, self._actor, reason, wake=self._wakeups)
+
+    async def limit(self, topic: str, limits: Limits | None, reason: str | None = None) -> bool:
+        """Set the limits of a topic; None hands it back to what code declares. As `Queue.limit`."""
+        return await steering.limit(self._ask, self._statements, topic, limits, self._actor, reason)
 
     async def _ask(self, statement: str, *parameters: Any) -> Rows:
         return await self._link.run(lambda session: session.fetch(statement, parameters), writing=True)

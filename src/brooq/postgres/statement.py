@@ -24,8 +24,10 @@ class Statements:
     announce: str
     cancel: str
     census: str
+    claim_limited: str
     claims_under_way: str
     dead: str
+    declare: str
     enqueue: str
     enqueue_new: str
     enqueue_one: str
@@ -44,11 +46,13 @@ class Statements:
     fates: str
     find: str
     in_order: str
+    limit: str
     list: str
     list_dense: str
     list_few: str
     list_key: str
     list_reach: str
+    lock_topic: str
     operator_cancel: str
     operator_hold: str
     operator_retry: str
@@ -63,6 +67,7 @@ class Statements:
     settle: str
     topics: str
     trail: str
+    unlimit: str
     version: str
     wait: str
     wait_no_more: str

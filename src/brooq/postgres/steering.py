@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from brooq.postgres.record import utc
@@ -12,7 +13,7 @@ from brooq.postgres.statement import Statements
 from brooq.vocabulary.error import StoreBusy
 from brooq.vocabulary.job import Topic
 from brooq.vocabulary.message import text
-from brooq.vocabulary.steering import TopicRecord
+from brooq.vocabulary.steering import Limits, TopicRecord
 
 Ask: TypeAlias = "Callable[..., Awaitable[Rows]]"
 """Runs one statement as a transaction of its own: `ask(statement, *parameters)`."""
@@ -40,6 +41,28 @@ async def resume(ask: Ask, statements: Statements, topic: str, by: str, reason: 
     return bool(done)
 
 
+async def limit(
+    ask: Ask, statements: Statements, topic: str, limits: Limits | None, by: str, reason: str | None
+) -> bool:
+    """Set limits by hand, or hand them back; whether anything was set or handed back. Raises StoreBusy as `pause`."""
+    if limits is None:
+        rows = await ask(statements.unlimit, Topic(topic), by, reason)
+    else:
+        rows = await ask(statements.limit, Topic(topic), by, reason, json.dumps(limits.as_object()))
+    await _until_seen(ask, statements, topic)
+    return bool(rows[0][0])
+
+
+async def declare(ask: Ask, statements: Statements, limits: Mapping[str, Limits | None]) -> None:
+    """Write what code asks for. Claims that began before it are waited for when it has changed anything."""
+    topics = sorted(limits)
+    asked = [limits[topic] for topic in topics]
+    objects = [None if each is None else json.dumps(each.as_object()) for each in asked]
+    changed = await ask(statements.declare, topics, objects)
+    if changed:
+        await _until_seen(ask, statements, ", ".join(row[0] for row in changed))
+
+
 async def topics(ask: Ask, statements: Statements) -> list[TopicRecord]:
     """What is set, by topic."""
     return [to_topic(row) for row in await ask(statements.topics)]
@@ -47,8 +70,9 @@ async def topics(ask: Ask, statements: Statements) -> list[TopicRecord]:
 
 def to_topic(row: Sequence[Any]) -> TopicRecord:
     """A row of `topics.sql`."""
-    topic, paused_at, paused_by, reason = row
-    return TopicRecord(topic, None if paused_at is None else utc(paused_at), paused_by, reason)
+    topic, paused_at, paused_by, reason, max_running, max_running_per_key, ordered, rate, rate_period, limits_by = row
+    limits = Limits(max_running, max_running_per_key, ordered, rate, rate_period)
+    return TopicRecord(topic, None if paused_at is None else utc(paused_at), paused_by, reason, limits, limits_by)
 
 
 async def _until_seen(ask: Ask, statements: Statements, topic: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -19,6 +19,7 @@ from brooq.engine.store import (
     Exchange,
     Fate,
     Hold,
+    LimitedClaim,
     Presence,
     Renewal,
     Renewer,
@@ -31,6 +32,7 @@ from brooq.postgres.bell import PostgresBell
 from brooq.postgres.census import read_census
 from brooq.postgres.drivers import driver_of
 from brooq.postgres.enqueue import Prepared, insert, insert_new, prepare
+from brooq.postgres.limited import LimitedClaims
 from brooq.postgres.link import Link
 from brooq.postgres.marks import NO_MARKS, Marks
 from brooq.postgres.migrate import LATEST
@@ -50,7 +52,7 @@ from brooq.vocabulary.error import (
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES
-from brooq.vocabulary.steering import TopicRecord
+from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ class PostgresStore:
         self._lanes: list[Link] = []
         self._free_lanes: list[Link] = []
         self._marks = Marks()
+        self._limited = LimitedClaims()
         self._upkeep = Link(self.driver, patience)
 
     async def open(self) -> None:
@@ -225,7 +228,7 @@ class PostgresStore:
             return await session.fetch(self._statements.exchange, parameters)
 
         rows = await self._on_lane(work, within=max(lease.total_seconds(), 5.0))
-        _, written, _, which, _, _, _, now = rows[-1]
+        _, written, limited, which, _, _, _, now = rows[-1]
         if written == len(outcomes):
             settled = [Hold(outcome.id, outcome.token) for outcome in outcomes]
         else:
@@ -240,7 +243,16 @@ class PostgresStore:
                 Taken(id, topic, payload, attempts, token, until, max_attempts, max((now - ready).total_seconds(), 0.0))
                 for id, token, topic, payload, attempts, max_attempts, _, ready in rows
             ],
+            limited.split(" ") if limited else [],
         )
+
+    async def claim_limited(self, worker: str, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
+        """In a transaction of two statements, on a connection of the engine's own."""
+
+        async def work(session: Session) -> LimitedClaim:
+            return await self._limited.claim(session, self._statements, worker, topic, limit, lease)
+
+        return await self._on_lane(work, within=max(lease.total_seconds(), 5.0))
 
     async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:
         """One outcome inside a transaction."""
@@ -282,6 +294,14 @@ class PostgresStore:
     async def resume(self, topic: str, by: str, reason: str | None = None) -> bool:
         """Through the pool; idle workers are woken."""
         return await steering.resume(self._through_pool, self._statements, topic, by, reason, wake=self.wakeups)
+
+    async def limit(self, topic: str, limits: Limits | None, by: str, reason: str | None = None) -> bool:
+        """Through the pool, and until every claim under way has ended."""
+        return await steering.limit(self._through_pool, self._statements, topic, limits, by, reason)
+
+    async def declare(self, limits: Mapping[str, Limits | None]) -> None:
+        """On the upkeep connection."""
+        await steering.declare(self._on_upkeep, self._statements, limits)
 
     async def topics(self) -> list[TopicRecord]:
         """A read needs no transaction."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -23,6 +23,7 @@ from brooq.engine.store import (
     Exchange,
     Fate,
     Hold,
+    LimitedClaim,
     Presence,
     Renewal,
     Renewer,
@@ -34,7 +35,7 @@ from brooq.vocabulary.error import PayloadError, StoreBusy, TxError
 from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State, Topic
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES, decode, encode
-from brooq.vocabulary.steering import TopicRecord
+from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
 WAITING = (State.PENDING, State.FAILED)
@@ -100,7 +101,7 @@ class MemoryStore:
         self._rows: dict[UUID, _Row] = {}
         self._keys: dict[tuple[str, str], UUID] = {}
         self._transactions: set[MemoryTx] = set()
-        self._topics: dict[str, TopicRecord] = {}
+        self._steering = _Steering(self.clock)
         self._workers: dict[str, tuple[Presence, datetime]] = {}
 
     @property
@@ -171,7 +172,15 @@ class MemoryStore:
                 row.record = self._after(row.record, outcome)
                 settled.append(Hold(outcome.id, outcome.token))
         taken = [self._take(row, worker, lease) for row in ready]
-        return Exchange(settled, taken)
+        return Exchange(settled, taken, [topic for topic in topics if self._limited(topic)])
+
+    async def claim_limited(self, worker: str, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
+        """Claim within the topic's limits: nothing else happens meanwhile."""
+        records = [row.record for row in self._rows.values() if row.record.topic == topic]
+        ready = [row.record for row in self._ready_of(topic)]
+        chosen, wait = self._steering.choose(topic, records, ready, limit)
+        taken = [self._take(self._rows[record.id], worker, lease) for record in chosen]
+        return LimitedClaim(taken, len(taken) >= limit, wait)
 
     async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:
         """One outcome inside a transaction; waits for whoever has the row locked."""
@@ -211,22 +220,23 @@ class MemoryStore:
 
     async def pause(self, topic: str, by: str, reason: str | None = None) -> bool:
         """Let nobody claim from a topic."""
-        found = self._topics.get(topic, TopicRecord(Topic(topic)))
-        if not found.paused:
-            self._topics[topic] = replace(found, paused_at=self.clock(), paused_by=by, pause_reason=reason)
-        return not found.paused
+        return self._steering.pause(Topic(topic), by, reason)
 
     async def resume(self, topic: str, by: str, reason: str | None = None) -> bool:
         """End a pause."""
-        found = self._topics.get(Topic(topic))
-        if found is None or not found.paused:
-            return False
-        self._topics[topic] = replace(found, paused_at=None, paused_by=None, pause_reason=None)
-        return True
+        return self._steering.resume(Topic(topic))
+
+    async def limit(self, topic: str, limits: Limits | None, by: str, reason: str | None = None) -> bool:
+        """Set limits by hand, or hand them back to what is declared."""
+        return self._steering.limit(Topic(topic), limits, by)
+
+    async def declare(self, limits: Mapping[str, Limits | None]) -> None:
+        """What the code of a worker asks for."""
+        self._steering.declare(limits)
 
     async def topics(self) -> list[TopicRecord]:
         """What is set for topics."""
-        return [self._topics[topic] for topic in sorted(self._topics)]
+        return self._steering.records()
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Expired leases back into circulation."""
@@ -348,6 +358,7 @@ class MemoryStore:
             metadata=None if job.metadata is None else json.loads(encode(dict(job.metadata))),
             created_at=now,
             updated_at=now,
+            concurrency_key=job.concurrency_key,
         )
         return _Row(record, source)
 
@@ -386,23 +397,31 @@ class MemoryStore:
         return (record.state, record.locked_by, record.claim_seq) == (State.PROCESSING, worker, token)
 
     def _ready(self, topics: Sequence[str], limit: int) -> Iterator[_Row]:
-        now = self.clock()
         left = limit
         for topic in topics:
-            if topic in self._topics and self._topics[topic].paused:
+            if self._steering.governs(topic):
                 continue
-            ready = [
-                row
-                for row in self._rows.values()
-                if row.record.topic == topic
-                and row.record.state in WAITING
-                and row.record.available_at <= now
-                and row.locked is None
-            ]
-            ready.sort(key=lambda row: (row.record.priority, row.record.available_at, row.record.id))
-            for row in ready[:left]:
+            for row in self._ready_of(topic)[:left]:
                 left -= 1
                 yield row
+
+    def _limited(self, topic: str) -> bool:
+        waiting = any(row.record.topic == topic and row.record.state in WAITING for row in self._rows.values())
+        return waiting and self._steering.governs(topic) and not self._steering.of(topic).paused
+
+    def _ready_of(self, topic: str) -> list[_Row]:
+        """The ready jobs of a topic that nobody has locked, in their order."""
+        now = self.clock()
+        ready = [
+            row
+            for row in self._rows.values()
+            if row.record.topic == topic
+            and row.record.state in WAITING
+            and row.record.available_at <= now
+            and row.locked is None
+        ]
+        ready.sort(key=lambda row: (row.record.priority, row.record.available_at, row.record.id))
+        return ready
 
     def _take(self, row: _Row, worker: str, lease: timedelta) -> Taken:
         now, before = self.clock(), row.record
@@ -447,6 +466,98 @@ class MemoryStore:
             failures=failures,
             updated_at=now,
         )
+
+
+class _Steering:
+    """What is set for topics, and which jobs a claim within limits may take."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._topics: dict[str, TopicRecord] = {}
+        self._declared: dict[str, Limits] = {}
+        self._tokens: dict[str, tuple[float, datetime]] = {}
+
+    def of(self, topic: str) -> TopicRecord:
+        return self._topics.get(topic, TopicRecord(topic))
+
+    def governs(self, topic: str) -> bool:
+        """Whether an exchange leaves the topic alone."""
+        return self.of(topic).paused or self.of(topic).limits.set
+
+    def records(self) -> list[TopicRecord]:
+        return [self._topics[topic] for topic in sorted(self._topics)]
+
+    def pause(self, topic: str, by: str, reason: str | None) -> bool:
+        found = self.of(topic)
+        if not found.paused:
+            self._topics[topic] = replace(found, paused_at=self._clock(), paused_by=by, pause_reason=reason)
+        return not found.paused
+
+    def resume(self, topic: str) -> bool:
+        found = self.of(topic)
+        if found.paused:
+            self._topics[topic] = replace(found, paused_at=None, paused_by=None, pause_reason=None)
+        return found.paused
+
+    def limit(self, topic: str, limits: Limits | None, by: str) -> bool:
+        found = self.of(topic)
+        if limits is None and found.limits_by is None:
+            return False
+        self._set(
+            topic, self._declared.get(topic, Limits()) if limits is None else limits, None if limits is None else by
+        )
+        return True
+
+    def declare(self, limits: Mapping[str, Limits | None]) -> None:
+        for topic, wanted in limits.items():
+            before = self._declared.pop(topic, None)
+            if wanted is not None:
+                self._declared[topic] = wanted
+            if wanted != before and self.of(topic).limits_by is None:
+                self._set(topic, wanted or Limits(), None)
+
+    def _set(self, topic: str, limits: Limits, by: str | None) -> None:
+        found = self.of(topic)
+        if (found.limits.rate, found.limits.period) != (limits.rate, limits.period):
+            self._tokens.pop(topic, None)
+        self._topics[topic] = replace(found, limits=limits, limits_by=by)
+
+    def choose(
+        self, topic: str, records: Sequence[JobRecord], ready: Sequence[JobRecord], limit: int
+    ) -> tuple[list[JobRecord], float | None]:
+        """Which of the ready jobs may be taken, and how many seconds it is to the next token when there is none."""
+        if self.of(topic).paused:
+            return [], None
+        limits = self.of(topic).limits
+        running = Counter(record.concurrency_key for record in records if record.state is State.PROCESSING)
+        tokens = self._bucket(topic, limits)
+        room = limit if limits.max_running is None else min(limit, limits.max_running - running.total())
+        room = room if tokens is None else min(room, int(tokens))
+        per_key = 1 if limits.ordered else limits.max_running_per_key
+        first: dict[str, UUID] = {}
+        if limits.ordered:
+            for record in records:
+                if record.state in WAITING:
+                    first[record.concurrency_key] = min(record.id, first.get(record.concurrency_key, record.id))
+        chosen: list[JobRecord] = []
+        for record in ready:
+            key = record.concurrency_key
+            free = not key or per_key is None or running[key] < per_key
+            if len(chosen) < room and free and (not key or first.get(key, record.id) == record.id):
+                chosen.append(record)
+                running[key] += 1
+        if tokens is None or limits.rate is None or limits.period is None:
+            return chosen, None
+        left = tokens - len(chosen)
+        self._tokens[topic] = left, self._clock()
+        return chosen, None if left >= 1 else (1 - left) / limits.rate * limits.period
+
+    def _bucket(self, topic: str, limits: Limits) -> float | None:
+        if limits.rate is None or limits.period is None:
+            return None
+        now = self._clock()
+        tokens, at = self._tokens.get(topic, (float(limits.rate), now))
+        return min(limits.rate, tokens + limits.rate * max((now - at).total_seconds(), 0.0) / limits.period)
 
 
 class _MemoryRenewer:

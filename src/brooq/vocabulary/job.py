@@ -72,6 +72,7 @@ class Job:
     `idempotency_key`: at most one job per topic and key while the row lives; "" means no key.
     `available_at`: an aware datetime before which no worker takes the job; None means at once.
     `priority` 0 to 9, 0 first. `max_attempts` overrides the kind's. `tags` and `metadata` are for the operator.
+    `concurrency_key`: jobs of one topic and key share the limit of that key, and its line where the topic is ordered.
     `id` is known before the enqueue, so repeating the same Job object after a lost answer never makes two rows.
 
     Raises TopicError, IdempotencyKeyError, AvailableAtError or JobError, naming the field.
@@ -86,12 +87,15 @@ class Job:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] | None = None
     id: UUID = field(default_factory=uuid7)
+    concurrency_key: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what the table would refuse, before any SQL."""
         object.__setattr__(self, "topic", Topic(self.topic))
         if self.idempotency_key:
-            _check_key(self.idempotency_key)
+            _check_key("idempotency_key", self.idempotency_key, IdempotencyKeyError)
+        if self.concurrency_key:
+            _check_key("concurrency_key", self.concurrency_key, JobError)
         if self.available_at is not None:
             _check_available_at(self.available_at)
         if self.priority != 0 and self.priority not in PRIORITIES:
@@ -102,17 +106,17 @@ class Job:
             object.__setattr__(self, "tags", _checked_tags(self.tags))
 
 
-def _check_key(key: str) -> None:
+def _check_key(name: str, key: str, error: type[JobError]) -> None:
     if not isinstance(key, str):
-        raise IdempotencyKeyError(text("job.key_type", type=kind_name(key)))
+        raise error(text("job.key_type", name=name, type=kind_name(key)))
     if "\0" in key:
-        raise IdempotencyKeyError(text("job.key_nul", key=printable(key[:80])))
+        raise error(text("job.key_nul", name=name, key=printable(key[:80])))
     try:
         size = len(key.encode("utf-8"))
     except UnicodeEncodeError:
-        raise IdempotencyKeyError(text("job.key_surrogate", key=printable(key[:80]))) from None
+        raise error(text("job.key_surrogate", name=name, key=printable(key[:80]))) from None
     if size > MAX_KEY_BYTES:
-        raise IdempotencyKeyError(text("job.key_too_long", size=size, limit=MAX_KEY_BYTES))
+        raise error(text("job.key_too_long", name=name, size=size, limit=MAX_KEY_BYTES))
 
 
 def _check_available_at(moment: datetime) -> None:

@@ -9,6 +9,10 @@ from typing import Any
 from brooq.vocabulary.duration import Duration, to_timedelta
 from brooq.vocabulary.error import ConfigError
 from brooq.vocabulary.message import text
+from brooq.vocabulary.steering import Limits, check_limits
+
+LIMITS = tuple(each.name for each in fields(Limits))
+"""The options that are limits: of the whole fleet, kept in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,8 @@ class KindOptions:
     `attempt_timeout`: how long one attempt may run before it is interrupted and has failed.
     `max_execution_timeout`: the ceiling of one attempt from its claim, however the handler behaves.
     `backoff_base`, `backoff_max`: the delay after attempt n is `min(base * 2^(n-1), max)`, jittered down to its half.
+    `max_running`, `max_running_per_key`, `ordered`, `rate`, `rate_period`: limits over all workers, see `Limits`; they
+    are valid from the start of a worker on, unless somebody has set others by hand.
     Durations are timedeltas or seconds.
     """
 
@@ -26,6 +32,17 @@ class KindOptions:
     max_execution_timeout: Duration | None = None
     backoff_base: Duration | None = None
     backoff_max: Duration | None = None
+    max_running: int | None = None
+    max_running_per_key: int | None = None
+    ordered: bool = False
+    rate: int | None = None
+    rate_period: Duration | None = None
+
+    @property
+    def limits(self) -> Limits | None:
+        """The limits among them; None when there are none. Raises ConfigError."""
+        limits = Limits(**{name: getattr(self, name) for name in LIMITS})
+        return limits if limits.set else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +63,11 @@ def resolve(options: KindOptions, defaults: KindOptions, topic: str) -> Resolved
     """
     values: dict[str, Any] = {}
     for each in fields(KindOptions):
+        if each.name in LIMITS:
+            continue
         own = getattr(options, each.name)
         values[each.name] = getattr(defaults, each.name) if own is None else own
-    problems = check_options(values)
+    problems = check_options(values) + check_limits(*(getattr(options, name) for name in LIMITS))
     if problems:
         raise ConfigError([text("config.kind", topic=topic, problem=problem) for problem in problems])
     seconds: dict[str, Any] = {

@@ -10,17 +10,19 @@
 -- commits wait for each other, over all the database. Lock and unlock are one statement, which is safe behind a pooler.
 -- $1 ids, $2 topics, $3 payloads, $4 keys, $5 available_at, $6 priorities, $7 max_attempts, $8 tags (JSON arrays),
 -- $9 metadata, $10 topic of the jobs that name none,
--- $11 whether to wake workers
+-- $11 whether to wake workers, $12 concurrency keys
 with written as (
-    insert into "brooq".job (id, topic, payload, idempotency_key, available_at, priority, max_attempts, tags, metadata)
+    insert into "brooq".job (id, topic, payload, idempotency_key, available_at, priority, max_attempts, tags, metadata,
+                             concurrency_key)
     select new.id, coalesce(new.topic, $10::text), new.payload::jsonb, new.key, coalesce(new.available_at, now()),
            coalesce(new.priority, 0), new.max_attempts,
            case when new.tags is not null then array(select jsonb_array_elements_text(new.tags::jsonb)) end,
-           new.metadata::jsonb
+           new.metadata::jsonb, new.line
     from unnest(
         (select $1::uuid[]), (select $2::text[]), (select $3::text[]), (select $4::text[]), (select $5::timestamptz[]),
-        (select $6::smallint[]), (select $7::int[]), (select $8::text[]), (select $9::text[])
-    ) as new (id, topic, payload, key, available_at, priority, max_attempts, tags, metadata)
+        (select $6::smallint[]), (select $7::int[]), (select $8::text[]), (select $9::text[]),
+        (select $12::text[])
+    ) as new (id, topic, payload, key, available_at, priority, max_attempts, tags, metadata, line)
     where (select case when current_setting('synchronous_commit') in ('off', 'local', 'remote_write')
                        then set_config('synchronous_commit', 'on', true) else '' end) is not null
     on conflict do nothing

@@ -1,17 +1,19 @@
 -- Write jobs that cannot stand in anybody's way: without keys, and with ids that nobody has used. It is `enqueue` without its
 -- ON CONFLICT, which looks for each row before it writes it, and writes more of it to the log: a third of the cost. An id
 -- that does exist fails the statement, so it is for a transaction of its own; then `enqueue` is asked.
--- $1 to $11 as in `enqueue`
+-- $1 to $12 as in `enqueue`
 with written as (
-    insert into "brooq".job (id, topic, payload, idempotency_key, available_at, priority, max_attempts, tags, metadata)
+    insert into "brooq".job (id, topic, payload, idempotency_key, available_at, priority, max_attempts, tags, metadata,
+                             concurrency_key)
     select new.id, coalesce(new.topic, $10::text), new.payload::jsonb, new.key, coalesce(new.available_at, now()),
            coalesce(new.priority, 0), new.max_attempts,
            case when new.tags is not null then array(select jsonb_array_elements_text(new.tags::jsonb)) end,
-           new.metadata::jsonb
+           new.metadata::jsonb, new.line
     from unnest(
         (select $1::uuid[]), (select $2::text[]), (select $3::text[]), (select $4::text[]), (select $5::timestamptz[]),
-        (select $6::smallint[]), (select $7::int[]), (select $8::text[]), (select $9::text[])
-    ) as new (id, topic, payload, key, available_at, priority, max_attempts, tags, metadata)
+        (select $6::smallint[]), (select $7::int[]), (select $8::text[]), (select $9::text[]),
+        (select $12::text[])
+    ) as new (id, topic, payload, key, available_at, priority, max_attempts, tags, metadata, line)
     where (select case when current_setting('synchronous_commit') in ('off', 'local', 'remote_write')
                        then set_config('synchronous_commit', 'on', true) else '' end) is not null
     returning topic, available_at <= now() as ready

@@ -13,11 +13,13 @@
 -- enough rows are locked, so the future, foreign topics and terminal rows are never walked, and never more rows are
 -- touched than asked. A topic without a waiting job costs one probe. `since` is where an earlier claim of the same
 -- backlog ended: dead index entries before it are not walked again (see the store, which looks from the beginning
--- often enough). Topics that are paused are left out: few, asked for once. MATERIALIZED keeps the LIMIT under every plan.
+-- often enough). Topics that are paused or limited are left out (`steered`): few, asked for once. MATERIALIZED keeps the
+-- LIMIT under every plan.
 -- ctid = any(array(…)) instead of a join: planned for an unknown limit, a join would read the whole table for one batch.
 -- It comes after the outcomes: see above who waits.
 -- The order of the answer is the order of starting: priority, readiness, id. One row more, without an id, tells how many
--- outcomes were written, which ones when it was not all of them, and the time.
+-- outcomes were written, which ones when it was not all of them, the time, and (as its topic) which topics have jobs that
+-- wait for a claim within their limits: see `claim_limited`.
 --
 -- $1 owner, $2 ids, $3 claim_seqs, $4 states, $5 errors, $6 delays in seconds, $7 refunds,
 -- $8 topics, $9 limit, $10 lease, $11 topics, $12 priorities, $13 available_at and $14 ids of where to go on
@@ -47,6 +49,13 @@ with settled as (
                           then set_config('synchronous_commit', 'on', true) else '' end) is not null
     returning job.id, job.claim_seq
 ),
+steered as materialized (
+    select topic, paused_at is not null as paused
+    from "brooq".brooq_topic
+    where topic = any((select $8::text[])::text[])
+      and (paused_at is not null or ordered
+           or coalesce(max_running, max_running_per_key, rate) is not null)
+),
 ready as materialized (
     select found.ctid
     from (
@@ -61,9 +70,7 @@ ready as materialized (
         cross join lateral generate_series(first.lowest, 9) as level
         left join unnest((select $11::text[]), (select $12::int[]), (select $13::timestamptz[]), (select $14::uuid[]))
             as since (topic, level, available_at, id) using (topic, level)
-        where wanted.topic <> all (array(
-            select paused.topic from "brooq".brooq_topic as paused where paused.paused_at is not null
-        ))
+        where wanted.topic <> all (array(select topic from steered))
         order by wanted.turn, level
     ) as probe
     cross join lateral (
@@ -96,7 +103,11 @@ taken as (
 (select id, claim_seq, topic, payload::text, attempts, max_attempts, priority, available_at
  from taken order by priority, available_at, id)
 union all
-select null, count(*), null,
+select null, count(*),
+       (select string_agg(steered.topic, ' ') from steered
+        where not steered.paused and exists (
+            select from "brooq".job where job.topic = steered.topic and job.state in ('pending', 'failed')
+        )),
        case when count(*) < cardinality($2) then json_agg(json_build_array(id, claim_seq))::text end,
        null, null, null, now()
 from settled

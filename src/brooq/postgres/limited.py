@@ -1,0 +1,72 @@
+"""Claims within limits: a transaction of two statements, the lock of the topic and the claim that counts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+from uuid import UUID
+
+from brooq.engine.store import LimitedClaim, Taken
+from brooq.postgres.record import utc
+from brooq.postgres.session import Rows, Session
+from brooq.postgres.statement import Statements
+
+WALK = 200
+"""How many ready jobs a claim walks in their order, beyond those it may take, before it skips from key to key."""
+
+KEYS = 100
+"""How many keys a claim skips through; more than are busy at one time, or it would have to go on often."""
+
+LINE = 50
+"""How many jobs of one key it looks at, in the order of enqueueing, to find the ready ones."""
+
+Mark: TypeAlias = tuple[int, datetime, UUID]
+
+BEGINNING: Mark = (-1, datetime(1, 1, 2, tzinfo=UTC), UUID(int=0))
+
+
+class LimitedClaims:
+    """Remembers where each topic's last claim ended, so that the next one goes on there."""
+
+    def __init__(self) -> None:
+        """Every topic from its beginning."""
+        self._keys: dict[str, str] = {}
+        self._marks: dict[str, Mark] = {}
+
+    async def claim(
+        self, session: Session, statements: Statements, worker: str, topic: str, limit: int, lease: timedelta
+    ) -> LimitedClaim:
+        """Claim. Raises the driver's errors."""
+        own = not session.in_transaction  # where READ COMMITTED is not the default, it has begun already
+        if own:
+            await session.execute("begin isolation level read committed")
+        rows: Rows = ()
+        if await session.fetch(statements.lock_topic, [topic]):
+            rows = await session.fetch(statements.claim_limited, self._parameters(worker, topic, limit, lease))
+        if own:
+            await session.commit()
+        if not rows:
+            return LimitedClaim([], False, None)  # the limits are gone: the next exchange claims as usual
+        return self._claimed(rows, topic, limit, lease)
+
+    def _parameters(self, worker: str, topic: str, limit: int, lease: timedelta) -> list[object]:
+        key, mark = self._keys.get(topic, ""), self._marks.get(topic, BEGINNING)
+        return [worker, topic, limit, lease, WALK + limit, KEYS, LINE, key, *mark]
+
+    def _claimed(self, rows: Rows, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
+        *taken, last = rows
+        now, wait, key, priority, at, id = last[7:]
+        if key is None:
+            self._keys.pop(topic, None)
+        else:
+            self._keys[topic] = key
+        if id is None:
+            self._marks.pop(topic, None)
+        else:
+            self._marks[topic] = (priority, utc(at), id)
+        until = utc(now) + lease
+        found = [
+            Taken(id, topic, payload, attempts, token, until, max_attempts, max((now - ready).total_seconds(), 0.0))
+            for id, token, topic, payload, attempts, max_attempts, _, ready in (row[:8] for row in taken)
+        ]
+        return LimitedClaim(found, key is not None or len(found) >= limit, wait)
