@@ -123,7 +123,7 @@ def told(lease: float = 120, **changes: Any) -> str:
         ({"workers": (seen(seen_at=SOONER),)}, ["w1, last heard of 1h ago: email"]),
         ({"workers": (seen(stopping=True),)}, ["w1, stopping: email"]),
         ({"workers": tuple(seen(name=f"w{n}", topics=()) for n in range(12))}, ["w9, there: -", "and 2 more"]),
-        ({"workers": (FULL,), "before": 3}, ["all 2 slots", "3 jobs of its topic come before it", "cannot be told"]),
+        ({"workers": (FULL,), "before": 3}, ["all 2 slots", "ahead of it in its topic: 3", "cannot be told"]),
         ({"before": 10_000, "before_exact": False, "ended_per_second": 100.0}, ["more than 10000", "(in 1m40s)"]),
         (HELD | {"locked_until": NOW + timedelta(seconds=90)}, ["held by w1", "last renewal about", "(30s ago)"]),
         (HELD | {"locked_until": SOONER, "workers": ()}, ["ran out", "no worker is there whose reaper"]),

@@ -123,6 +123,27 @@ class Facts:
     """Newest first. None: the role may not read them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many jobs a second were enqueued, and ended, by topic; and when that was found, by the database's clock."""
+
+    now: datetime
+    made: Mapping[str, float]
+    done: Mapping[str, float]
+    dead: Mapping[str, float]
+
+
+def to_pace(rows: Rows, lately: timedelta) -> Pace:
+    """The rows of `pace.sql`."""
+    rates: dict[str, dict[str, float]] = {"made": {}, "done": {}, "dead": {}, "canceled": {}}
+    for topic, state, jobs, bounded, reach, _ in rows:
+        # Where the bound ended the look, it reached less far back.
+        span = reach if bounded else lately.total_seconds()
+        if state is not None and jobs and span > 0:
+            rates[state][topic] = jobs / span
+    return Pace(utc(rows[0][-1]), rates["made"], rates["done"], rates["dead"])
+
+
 def to_facts(row: Sequence[Any], workers: Sequence[Seen], deeds: Sequence[Deed] | None) -> Facts:
     """The row of `explain.sql`."""
     (id, topic, state, priority, attempts, max_attempts, expired_leases, key, available_at, locked_by, locked_until,

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from brooq.postgres.facts import BOUND, LATELY, Deed, Facts, Seen, may_read_deeds, to_deeds, to_facts, to_workers
+from brooq.postgres.facts import (
+    BOUND,
+    LATELY,
+    Deed,
+    Facts,
+    Pace,
+    Seen,
+    may_read_deeds,
+    to_deeds,
+    to_facts,
+    to_pace,
+    to_workers,
+)
 from brooq.postgres.link import Link
 from brooq.postgres.listing import Filter, Page, as_text, read_page
 from brooq.postgres.record import utc
@@ -101,6 +113,15 @@ class Reader:
             DeadGroup(topic, kind, jobs, bounded, utc(first), utc(last), example, latest)
             for topic, kind, jobs, bounded, first, last, example, latest in rows
         ]
+
+    async def dead_group(self, topic: str, kind: str) -> Sequence[UUID]:
+        """The jobs of a group that nobody has done again, the oldest first: of as many as `dead` looks at."""
+        return [id for (id,) in await self._fetch(self._statements.dead_group, [topic, kind, _DEAD])]
+
+    async def pace(self, lately: timedelta = timedelta(seconds=30)) -> Pace:
+        """How fast jobs are enqueued and end, and the time, by the database's clock."""
+        rows = await self._fetch(self._statements.pace, [lately, BOUND])
+        return to_pace(rows, lately)
 
     async def find(self, id: UUID) -> JobRecord | None:
         """One job; None when there is none."""

@@ -27,6 +27,7 @@ class Statements:
     claim_limited: str
     claims_under_way: str
     dead: str
+    dead_group: str
     declare: str
     enqueue: str
     enqueue_new: str
@@ -56,6 +57,7 @@ class Statements:
     operator_cancel: str
     operator_hold: str
     operator_retry: str
+    pace: str
     pause: str
     prune: str
     reap: str

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, one JSON object a line for programs."""
+"""What commands print: lines for people, one JSON object a line for programs."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from brooq.service.colour import styled
+from brooq.service.layout import GAP, fit, padded, width_of
 from brooq.service.line import one_line, shorten
 from brooq.vocabulary.job import JobRecord
 from brooq.vocabulary.message import text
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Print rows under headings; `right` are the columns of numbers. On a terminal with lines and to its width."""
+def table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    flexible: Sequence[int] = (),
+    optional: Sequence[int] = (),
+) -> None:
+    """Print rows under headings. `right`: columns of numbers.
+
+    On a terminal that is too narrow, cells of the `flexible` columns are cut, and where that is not enough the `optional`
+    columns are left out, the first named first. A line never breaks: an id that is cut or broken is of no use.
+    """
+    lines = [list(headings), *map(list, rows)]
+    kept = list(range(len(headings)))
+    widths = [max(width_of(line[column]) for line in lines) for column in kept]
     if sys.stdout.isatty():
-        _rich_table(headings, rows, right)
-        return
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    for row in (headings, *rows):
-        cells = [
-            cell.rjust(width) if index in right else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
-
-
-def _rich_table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> None:
-    from rich import box  # noqa: PLC0415  only a terminal needs it
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, heading in enumerate(headings):
-        # An id is useless when it is cut.
-        made.add_column(heading, justify="right" if index in right else "left", no_wrap=index == 0, overflow="fold")
-    for row in rows:
-        made.add_row(*map(Text, row))  # Text: what stands in a cell is no markup
-    Console().print(made)
+        kept = fit(widths, shutil.get_terminal_size().columns, flexible, optional)
+    for number, line in enumerate(lines):
+        written = (" " * GAP).join(padded(line[each], widths[each], right=each in right) for each in kept).rstrip()
+        if number == 0 and sys.stdout.isatty():
+            rule = "─" * (sum(widths[each] for each in kept) + GAP * (len(kept) - 1))
+            written = f"{styled(written, bold=True)}\n{rule}"
+        sys.stdout.write(written + "\n")
 
 
 def paragraph(string: str, indent: int = 0, *, hanging: bool = False) -> None:
@@ -70,10 +69,8 @@ _SEVERITIES = {"ok": "green", "note": "yellow", "wrong": "red"}
 
 def finding_line(severity: str, message: str, remedy: str = "") -> None:
     """Print how something is (`ok`, `note` or `WRONG`), a line of text beside it, and below it what helps."""
-    import click  # noqa: PLC0415  the extra's, as everything that prints
-
     word = text(f"command.{severity}")
-    click.echo(f"{click.style(word, fg=_SEVERITIES[severity])}  ", nl=False)
+    sys.stdout.write(f"{styled(word, fg=_SEVERITIES[severity])}  ")
     paragraph(message, len(word) + 2, hanging=True)
     if remedy:
         paragraph(f"→ {remedy}", len(word) + 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import traceback
 
 import click
@@ -25,6 +26,11 @@ root = LazyGroup(
         "show": "brooq.service.commands.show:show",
         "explain": "brooq.service.commands.explain:explain",
         "cancel": "brooq.service.commands.cancel:cancel",
+        "retry": "brooq.service.commands.retry:retry",
+        "dead": "brooq.service.commands.dead:dead",
+        "pause": "brooq.service.commands.steer:pause",
+        "resume": "brooq.service.commands.steer:resume",
+        "workers": "brooq.service.commands.workers:workers",
         "stats": "brooq.service.commands.stats:stats",
         "check": "brooq.service.commands.check:check",
         "doctor": "brooq.service.commands.doctor:doctor",
@@ -96,7 +102,9 @@ def invoke(arguments: list[str]) -> int:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"{click.style(text('command.error'), fg='red')} {_masked(message)}", err=True)
+    from brooq.service.colour import styled  # noqa: PLC0415  only when there is something to complain of
+
+    click.echo(f"{styled(text('command.error'), sys.stderr, fg='red')} {_masked(message)}", err=True)
 
 
 def _masked(message: str) -> str:

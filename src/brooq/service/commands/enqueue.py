@@ -27,18 +27,22 @@ STDIN = "-"
 @click.option("--key", default="", metavar=text("command.key_value"), help=text("command.key_help"))
 @click.option("--at", type=MOMENT, metavar=text("command.time_value"), help=text("command.at_help"))
 @click.option("--jsonl", metavar=text("command.file_value"), help=text("command.jsonl_help"))
-def enqueue(topic: Topic, payload: str | None, key: str, at: datetime | None, jsonl: str | None) -> int:
+@click.option("--json", "as_json", is_flag=True, help=text("command.json_help"))
+def enqueue(
+    topic: Topic, payload: str | None, key: str, at: datetime | None, jsonl: str | None, *, as_json: bool
+) -> int:
     """Enqueue."""
     if jsonl is None:
-        return _one(topic, payload, key, at)
+        return _one(topic, payload, key, at, as_json=as_json)
     if payload is not None or key:
         raise click.UsageError(text("command.jsonl_alone"))
-    return _many(topic, at, jsonl)
+    return _many(topic, at, jsonl, as_json=as_json)
 
 
-def _one(topic: Topic, payload: str | None, key: str, at: datetime | None) -> int:
+def _one(topic: Topic, payload: str | None, key: str, at: datetime | None, *, as_json: bool) -> int:
     from brooq.service.bulk import payload_problem  # noqa: PLC0415
     from brooq.service.commands.session import run, session  # noqa: PLC0415
+    from brooq.service.output import object_line  # noqa: PLC0415
 
     if payload is None:
         source = b"null"
@@ -55,6 +59,9 @@ def _one(topic: Topic, payload: str | None, key: str, at: datetime | None) -> in
     async def work() -> None:
         async with session() as opened:
             answer = await opened.queue.enqueue(job)
+        if as_json:
+            click.echo(object_line({"id": answer.id, "created": answer.created}))
+            return
         click.echo(str(answer.id))
         if not answer.created:
             click.echo(text("command.existed"), err=True)
@@ -63,7 +70,7 @@ def _one(topic: Topic, payload: str | None, key: str, at: datetime | None) -> in
     return 0
 
 
-def _many(topic: Topic, at: datetime | None, path: str) -> int:
+def _many(topic: Topic, at: datetime | None, path: str, *, as_json: bool) -> int:
     from brooq.service.bulk import Bulk  # noqa: PLC0415
     from brooq.service.commands.session import run, session  # noqa: PLC0415
 
@@ -78,9 +85,9 @@ def _many(topic: Topic, at: datetime | None, path: str) -> int:
         try:
             run(work())
         except BaseException:
-            click.echo(_counted(bulk, "command.enqueued_before"), err=True)
+            _tell(bulk, "command.enqueued_before", as_json=as_json)
             raise
-    click.echo(_counted(bulk, "command.enqueued"))
+    _tell(bulk, "command.enqueued", as_json=as_json)
     return 0
 
 
@@ -91,5 +98,11 @@ def _opened(path: str, stack: ExitStack) -> tuple[BinaryIO, int | None]:
     return file, os.fstat(file.fileno()).st_size or None
 
 
-def _counted(bulk: Bulk, key: str) -> str:
-    return text(key, count=bulk.enqueued, created=bulk.created, existing=bulk.enqueued - bulk.created)
+def _tell(bulk: Bulk, key: str, *, as_json: bool) -> None:
+    """How many there are: on stdout for programs, whatever came of it; for people only when it is all."""
+    from brooq.service.output import object_line  # noqa: PLC0415
+
+    if as_json:
+        click.echo(object_line({"enqueued": bulk.enqueued, "created": bulk.created}))
+    else:
+        click.echo(text(key, count=bulk.enqueued), err=key != "command.enqueued")

@@ -63,7 +63,7 @@ def jobs(topic: Topic | None, state: str | None, limit: int, before: object, *, 
                  moment(row.updated_at), cell(row.last_error))
                 for row in rows
             ],
-            right=[3],
+            right=[3], flexible=[6, 1], optional=[4, 5, 3],
         )  # fmt: skip
 
     async def explain(opened: Session) -> None:

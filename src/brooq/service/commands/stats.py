@@ -8,6 +8,12 @@ from brooq.vocabulary.job import State
 from brooq.vocabulary.message import text
 
 
+def _waited(seconds: float) -> str:
+    from brooq.service.output import span  # noqa: PLC0415
+
+    return span(seconds) if seconds > 0 else "-"
+
+
 @click.command("stats", help=text("command.stats_long"))
 @click.option("--json", "as_json", is_flag=True, help=text("command.json_list_help"))
 def stats(*, as_json: bool) -> None:
@@ -36,18 +42,8 @@ def stats(*, as_json: bool) -> None:
     for topic in topics:
         found = [counts.get((topic, state)) for state in State]
         cells = [("" if each.exact else "~") + str(each.jobs) if each else "0" for each in found]
-        rows.append((topic, *cells, _age(census.oldest.get(topic, 0.0))))
+        rows.append((topic, *cells, _waited(census.oldest.get(topic, 0.0))))
     headings = [text("command.heading_topic"), *map(str, State), text("command.heading_oldest")]
-    table(headings, rows, right=range(1, len(headings)))
+    table(headings, rows, right=range(1, len(headings)), flexible=[0])
     if any(not depth.exact for depth in census.depths):
         click.echo(text("command.estimated"), err=True)
-
-
-def _age(seconds: float) -> str:
-    if seconds <= 0:
-        return "-"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{rest:02}s" if minutes else f"{seconds:.1f}s"
