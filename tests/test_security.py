@@ -81,7 +81,7 @@ def test_a_handler_is_found_by_its_registered_topic_alone() -> None:
     """No attribute is looked up by a name that came with a job."""
     looked_up = [(file, node.args[1]) for file, name, node in calls() if name == "getattr"]
     dynamic = {file for file, name in looked_up if not isinstance(name, ast.Constant)}
-    # Fields of our own values, by the names that their classes have; and the attribute that --app gives.
+    # Fields of our own values, by the names that their classes have; the attribute that --app gives; and what a test asks.
     assert dynamic == {"engine/config.py", "postgres/grants.py", "service/app.py", "service/commands/group.py",
                        "service/metrics.py", "service/output.py", "service/verify/report.py",
                        "vocabulary/kind.py"}  # fmt: skip
