@@ -84,7 +84,7 @@ def test_a_handler_is_found_by_its_registered_topic_alone() -> None:
     # Fields of our own values, by the names that their classes have; the attribute that --app gives; and what a test asks.
     assert dynamic == {"engine/config.py", "postgres/grants.py", "service/app.py", "service/commands/group.py",
                        "service/metrics.py", "service/output.py", "service/verify/report.py",
-                       "vocabulary/kind.py"}  # fmt: skip
+                       "testing/enqueued.py", "testing/step.py", "vocabulary/kind.py"}  # fmt: skip
 
 
 def starts() -> Iterator[tuple[str, str, ast.Call]]:
