@@ -61,6 +61,16 @@ def systemd_analyze() -> Tool:
     )
 
 
+def fish() -> Tool:
+    """The shell fish."""
+    return _needed("fish", ["fish", "fish-common", "libpcre2-32-0"])
+
+
+def zsh() -> Tool:
+    """The shell zsh."""
+    return _needed("zsh", ["zsh", "zsh-common"])
+
+
 def faketime(offset: str) -> dict[str, str]:
     """What to add to a program's environment, so that its clock is wrong by so much (`+90s`)."""
     tool = _needed("faketime", ["faketime", "libfaketime"])
@@ -101,7 +111,7 @@ def _unpacked(name: str, version: str) -> Tool | None:
     found = [*FOLDER.glob("usr/lib/**/*.so.*"), *FOLDER.glob("lib/**/*.so.*"), *FOLDER.glob("usr/lib/**/*-[0-9]*.so")]
     libraries = {str(path.parent) for path in found} | {str(FOLDER / "usr/lib")}
     environment = os.environ | {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}
-    for folder in ("usr/sbin", "usr/bin"):
+    for folder in ("usr/sbin", "usr/bin", "bin"):
         tool = Tool(str(FOLDER / folder / name), dict(environment))
         if _runs(tool, version):
             return tool

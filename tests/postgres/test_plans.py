@@ -339,6 +339,20 @@ def test_asking_why_a_job_does_not_run_costs_the_same_whatever_the_table_holds(
         check(explain(connection, STATEMENTS.explain, [last, bound, lately], "force_custom_plan"), buffers=8_000)
 
 
+def test_what_operators_look_at_is_read_up_to_a_bound(connection: psycopg.Connection[Any]) -> None:
+    connection.execute(STATEMENTS.in_order.encode())
+    for statement, parameters in (
+        (STATEMENTS.pace, [timedelta(days=2), 1000]),
+        (STATEMENTS.dead_group, ["mail", "", 1000]),
+        (STATEMENTS.examine_jobs, [1000, 3, 20]),
+        (STATEMENTS.examine_topics, [200]),
+    ):
+        plan = explain(connection, statement, parameters, "force_custom_plan")
+        walks = [node for node in nodes(plan) if node["Node Type"] == "Seq Scan" and node.get("Relation Name") == "job"]
+        assert not walks, walks
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 8_000, statement
+
+
 def test_the_census_estimates_what_it_does_not_count(connection: psycopg.Connection[Any]) -> None:
     connection.execute("analyze job")
     with psycopg.RawCursor(connection) as cursor:

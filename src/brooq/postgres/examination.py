@@ -213,8 +213,10 @@ class _Examiner:
                 "table": lambda: Table(*self._ask(asked.examine_table)[0]),
                 "indexes": lambda: [Index(*row) for row in self._ask(asked.examine_indexes)],
                 "granted": self._granted,
-                "suspects": lambda: [Suspect(*row) for row in self._ask(asked.examine_jobs, LOOKED_AT, PILL, MOST)],
-                "topics": lambda: [(topic, seconds) for topic, seconds in self._ask(asked.examine_topics, TOPICS)],
+                "suspects": lambda: [
+                    Suspect(*row) for row in self._in_order(asked.examine_jobs, LOOKED_AT, PILL, MOST)
+                ],
+                "topics": lambda: [(topic, seconds) for topic, seconds in self._in_order(asked.examine_topics, TOPICS)],
                 "workers": lambda: to_workers(self._ask(asked.workers)),
             }
         for name, part in parts.items():
@@ -246,6 +248,11 @@ class _Examiner:
             looks.append((doubt, at.timestamp() - (before + doubt), at))
         doubt, ahead, at = min(looks)
         return Clock(ahead, doubt), at
+
+    def _in_order(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        with self._connection.transaction():
+            self._ask(self._statements.in_order)
+            return self._ask(statement, *parameters)
 
     def _ask(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         with psycopg.RawCursor(self._connection) as cursor:

@@ -99,16 +99,7 @@ class Reader:
 
     async def dead(self, topic: str | None = None, *, limit: int = 50) -> Sequence[DeadGroup]:
         """Dead jobs by what they died of, the most frequent first; of a topic the latest are looked at."""
-        queries, parameters = self._statements, [topic, _DEAD, _TOPICS, limit]
-
-        async def work(session: Session) -> Rows:
-            await session.execute("begin isolation level read committed")
-            await session.fetch(queries.in_order, prepare=False)
-            rows = await session.fetch(queries.dead, parameters, prepare=False)
-            await session.commit()
-            return rows
-
-        rows = await self._link.run(work)
+        rows = await self._in_order(self._statements.dead, [topic, _DEAD, _TOPICS, limit])
         return [
             DeadGroup(topic, kind, jobs, bounded, utc(first), utc(last), example, latest)
             for topic, kind, jobs, bounded, first, last, example, latest in rows
@@ -116,12 +107,11 @@ class Reader:
 
     async def dead_group(self, topic: str, kind: str) -> Sequence[UUID]:
         """The jobs of a group that nobody has done again, the oldest first: of as many as `dead` looks at."""
-        return [id for (id,) in await self._fetch(self._statements.dead_group, [topic, kind, _DEAD])]
+        return [id for (id,) in await self._in_order(self._statements.dead_group, [topic, kind, _DEAD])]
 
     async def pace(self, lately: timedelta = timedelta(seconds=30)) -> Pace:
         """How fast jobs are enqueued and end, and the time, by the database's clock."""
-        rows = await self._fetch(self._statements.pace, [lately, BOUND])
-        return to_pace(rows, lately)
+        return to_pace(await self._in_order(self._statements.pace, [lately, BOUND]), lately)
 
     async def find(self, id: UUID) -> JobRecord | None:
         """One job; None when there is none."""
@@ -156,6 +146,16 @@ class Reader:
     async def _ask_server(self, session: Session) -> tuple[Any, ...]:
         (row,) = await session.fetch(self._statements.server, prepare=False)
         return (*row, session.pid)
+
+    async def _in_order(self, statement: str, parameters: Sequence[Any]) -> Rows:
+        async def work(session: Session) -> Rows:
+            await session.execute("begin isolation level read committed")
+            await session.fetch(self._statements.in_order, prepare=False)
+            rows = await session.fetch(statement, parameters, prepare=False)
+            await session.commit()
+            return rows
+
+        return await self._link.run(work)
 
     async def _fetch(self, statement: str, parameters: Sequence[Any]) -> Rows:
         # Planned with its values: absent filters fold away.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from brooq.vocabulary.message import text
@@ -26,3 +29,20 @@ async def meant(opened: Session, topic: str) -> str | None:
     close = difflib.get_close_matches(topic, topics, 1)
     hint = text("setting.did_you_mean", name=close[0]) if close else ""
     return text("command.topic_unknown", topic=topic) + hint
+
+
+PATIENCE = 2.0
+"""How many seconds a key of completion may take."""
+
+
+def at_once() -> Sequence[str]:
+    """The topics that there are; none when nobody says so at once, whatever the reason."""
+    from brooq.service.commands.session import session  # noqa: PLC0415
+
+    async def ask() -> set[str]:
+        async with asyncio.timeout(PATIENCE), session() as opened:
+            return await known(opened)
+
+    with suppress(Exception):  # a line is being typed: there is nobody to tell
+        return sorted(asyncio.run(ask()))
+    return ()

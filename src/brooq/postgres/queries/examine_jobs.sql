@@ -1,5 +1,6 @@
 -- Jobs that something is wrong with, at a bounded cost: waiting ones are looked at up to a bound, held ones are few.
--- A pill is a job whose attempts grow while no error is ever written: its workers die of it, or of their host.
+-- A pill is a job whose attempts grow while no error is ever written: its workers die of it, or of their host. To be run
+-- after `in_order`.
 -- $1 how many waiting jobs are looked at, $2 from how many leases that ran out on, $3 how many are named
 with looked_at as materialized (
     (select id, topic, attempts, expired_leases, last_error from "brooq".job

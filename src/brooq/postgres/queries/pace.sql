@@ -1,5 +1,6 @@
 -- What has happened lately, by topic: what ended, along the index of retention, and what was enqueued, along the primary
 -- key, since ids begin with their time. Both from now backwards and up to a bound; `reach` tells how far that was.
+-- To be run after `in_order`.
 -- $1 how long ago lately began, $2 bound of each
 with ended as materialized (
     select topic, state, updated_at as at from "brooq".job

@@ -9,11 +9,14 @@ import traceback
 
 import click
 
+from brooq.service.commands import click_text
 from brooq.service.commands.group import LazyGroup
 from brooq.vocabulary.error import BrooqError, ConfigError, JobError
 from brooq.vocabulary.message import text
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
+
+click_text.install()
 
 root = LazyGroup(
     "brooq",
@@ -34,6 +37,7 @@ root = LazyGroup(
         "stats": "brooq.service.commands.stats:stats",
         "check": "brooq.service.commands.check:check",
         "doctor": "brooq.service.commands.doctor:doctor",
+        "completion": "brooq.service.commands.completion:completion",
         "verify": "brooq.service.commands.verify:verify",
         "local": "brooq.service.commands.local:local",
     },

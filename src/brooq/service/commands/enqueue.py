@@ -26,7 +26,9 @@ STDIN = "-"
 @click.argument("payload", required=False, metavar="[JSON | -]")
 @click.option("--key", default="", metavar=text("command.key_value"), help=text("command.key_help"))
 @click.option("--at", type=MOMENT, metavar=text("command.time_value"), help=text("command.at_help"))
-@click.option("--jsonl", metavar=text("command.file_value"), help=text("command.jsonl_help"))
+@click.option(
+    "--jsonl", type=click.Path(allow_dash=True), metavar=text("command.file_value"), help=text("command.jsonl_help")
+)
 @click.option("--json", "as_json", is_flag=True, help=text("command.json_help"))
 def enqueue(
     topic: Topic, payload: str | None, key: str, at: datetime | None, jsonl: str | None, *, as_json: bool

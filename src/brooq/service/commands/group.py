@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Mapping
 
 import click
+from click.shell_completion import CompletionItem
 
 from brooq.vocabulary.message import text
 
@@ -33,6 +34,13 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What may come next, without importing the commands: a key was pressed, and somebody waits."""
+        found = [
+            CompletionItem(name, help=text(f"command.{name}")) for name in self._places if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, context, incomplete)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """The list, without importing what is listed."""
         with formatter.section(text("command.commands")):
@@ -42,7 +50,8 @@ class LazyGroup(click.Group):
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one may have been meant."""
-        if args and args[0] not in self._places and not args[0].startswith("-"):
+        known = not args or args[0] in self._places or args[0].startswith("-")
+        if not known and not context.resilient_parsing:
             close = difflib.get_close_matches(args[0], self._places, 1, 0.5)
             hint = text("setting.did_you_mean", name=close[0]) if close else ""
             context.fail(text("command.no_such", name=args[0][:80]) + hint)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import click
+from click.shell_completion import CompletionItem
 
 from brooq.service.line import shorten
 from brooq.vocabulary.error import TopicError
@@ -24,6 +25,14 @@ class TopicType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
             return Topic(value)
         except TopicError as error:
             self.fail(f"{error}{_meant(value)}", parameter, context)
+
+    def shell_complete(
+        self, context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The topics that there are, where a database answers at once; nothing otherwise, and no complaint."""
+        from brooq.service.topics import at_once  # noqa: PLC0415
+
+        return [CompletionItem(topic) for topic in at_once() if topic.startswith(incomplete)]
 
 
 def _meant(value: str) -> str:
