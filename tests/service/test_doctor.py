@@ -26,6 +26,7 @@ from tests.tools import faketime
 from brooq import Job
 from brooq.postgres import PostgresStore, migrate, open_pool
 from brooq.postgres.local import LocalPostgres
+from brooq.service.doctor.cleaning import INDEXES
 
 SICK: dict[str, str | int | bool] = {
     "fsync": False, "full_page_writes": False, "synchronous_commit": False, "autovacuum": False, "shared_buffers": "32MB",
@@ -253,6 +254,11 @@ def test_indexes_that_are_no_good(dsn: str) -> None:
     assert found["index_missing"]["values"]["name"] == "job_held"
     assert "DROP INDEX CONCURRENTLY one_a_topic" in found["index_foreign_invalid"]["remedy"]
     assert "REINDEX INDEX CONCURRENTLY job_terminal" in found["index_invalid"]["remedy"]
+
+
+def test_the_indexes_that_are_asked_for_are_those_of_the_migrations(dsn: str) -> None:
+    found = execute(dsn, "select indexname from pg_indexes where schemaname = 'public' and tablename = 'job'")
+    assert {name for (name,) in found} == INDEXES
 
 
 def test_an_index_that_has_grown_and_stayed_so(dsn: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.postgres.roles import place
 from tests.service.brooq_process import inside as brooq
 
-from brooq import Claim, Config, Event, Job, JobFailed, Queue
+from brooq import Claim, Config, Event, Job, JobFailed, Limits, Queue
 from brooq.postgres import PostgresStore, open_pool
 from brooq.service.explanation import Cause
 
@@ -67,6 +67,41 @@ async def working(dsn: str, slots: int = 1) -> AsyncIterator[tuple[Queue, asynci
                 yield queue, held, release
             finally:
                 release.set()
+
+
+@pytest.mark.parametrize(
+    ("limits", "key", "cause", "part"),
+    [
+        (Limits(max_running=1), "", Cause.LIMITED, "1 of 1"),
+        (Limits(max_running_per_key=1), "ada", Cause.KEY_LIMITED, "concurrency key ada"),
+        (Limits(rate=1, rate_period=3600), "", Cause.RATE_LIMITED, "may begin 1 jobs in 1h"),
+    ],
+)
+async def test_a_limit_is_reached(dsn: str, limits: Limits, key: str, cause: Cause, part: str) -> None:
+    async with working(dsn, slots=3) as (queue, held, _):
+        await queue.limit("hold", limits)
+        await queue.enqueue(Job("hold", concurrency_key=key))
+        await held.wait()
+        id, _ = await queue.enqueue(Job("hold", concurrency_key=key))
+        read = await asyncio.to_thread(ask, dsn, id)
+    assert (read["cause"], read["also"]) == (cause, [])
+    assert part in read["spoken"]
+
+
+async def test_in_an_ordered_topic_a_job_waits_for_the_one_before_it(dsn: str) -> None:
+    async with working(dsn) as (queue, _, _):
+        await queue.limit("fail", Limits(ordered=True))
+        first, _ = await queue.enqueue(Job("fail", concurrency_key="ada", max_attempts=2))
+        await until(lambda: execute(dsn, "select state from job where id = %s", first) == [("failed",)])
+        second, _ = await queue.enqueue(Job("fail", concurrency_key="ada"))
+        other, _ = await queue.enqueue(
+            Job("fail", concurrency_key="eve", available_at=datetime.now(UTC) + timedelta(hours=1))
+        )
+        read = await asyncio.to_thread(ask, dsn, second)
+        beside = await asyncio.to_thread(ask, dsn, other)
+    assert (read["cause"], read["behind"]) == (Cause.BEHIND, str(first))
+    assert f"brooq explain {first}" in read["spoken"]
+    assert (beside["cause"], beside["also"]) == (Cause.NOT_DUE, [])
 
 
 def made(dsn: str, topic: str, *more: str) -> UUID:

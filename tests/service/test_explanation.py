@@ -67,6 +67,7 @@ FULL = seen(busy={"email": 1, "sms": 1})
         ({"max_running_per_key": 1, "held_of_key": 1, "concurrency_key": "k"}, Cause.KEY_LIMITED, ()),
         ({"max_running_per_key": 1, "held_of_key": 1, "concurrency_key": ""}, Cause.NEXT, ()),
         ({"max_running_per_key": 1, "held_of_key": 0, "concurrency_key": "k"}, Cause.NEXT, ()),
+        ({"behind": OTHER, "concurrency_key": "k"}, Cause.BEHIND, ()),
         ({"rate": 5, "rate_period": 60.0, "tokens": 0.5}, Cause.RATE_LIMITED, ()),
         ({"rate": 5, "rate_period": 60.0, "tokens": 1.0}, Cause.NEXT, ()),
         (HELD | {"locked_until": LATER}, Cause.RUNNING, ()),
@@ -155,6 +156,6 @@ def test_hostile_names_stay_on_their_line() -> None:
 
 def test_every_cause_has_its_sentence() -> None:
     for cause in Cause:
-        said = sentence(cause, facts(locked_until=NOW, rate=1, max_running=1, max_running_per_key=1))
+        said = sentence(cause, facts(locked_until=NOW, behind=OTHER, rate=1, max_running=1, max_running_per_key=1))
         assert said
         assert "None" not in said

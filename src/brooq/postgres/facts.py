@@ -113,6 +113,8 @@ class Facts:
     pause_reason: str | None = None
     max_running: int | None = None
     max_running_per_key: int | None = None
+    behind: UUID | None = None
+    """In an ordered topic the first job with its key, which waits before it."""
     rate: int | None = None
     rate_period: float | None = None
     """In seconds."""
@@ -148,7 +150,7 @@ def to_facts(row: Sequence[Any], workers: Sequence[Seen], deeds: Sequence[Deed] 
     """The row of `explain.sql`."""
     (id, topic, state, priority, attempts, max_attempts, expired_leases, key, available_at, locked_by, locked_until,
      last_error, failures, retry_of, created_at, updated_at, now, before, held, held_of_key, ended, looked_at, reach,
-     paused_at, paused_by, pause_reason, max_running, max_running_per_key, rate, rate_period, tokens, _) = row  # fmt: skip
+     paused_at, paused_by, pause_reason, max_running, per_key, behind, rate, rate_period, tokens, _) = row  # fmt: skip
     # Where the bound ended the look, it reached less far back.
     span = reach if looked_at >= BOUND else LATELY.total_seconds()
     return Facts(
@@ -178,7 +180,8 @@ def to_facts(row: Sequence[Any], workers: Sequence[Seen], deeds: Sequence[Deed] 
         paused_by=paused_by,
         pause_reason=pause_reason,
         max_running=max_running,
-        max_running_per_key=max_running_per_key,
+        max_running_per_key=per_key,
+        behind=behind,
         rate=rate,
         rate_period=rate_period,
         tokens=tokens,

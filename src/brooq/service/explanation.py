@@ -26,6 +26,8 @@ class Cause(StrEnum):
     """As many jobs of its topic run as may run at once."""
     KEY_LIMITED = "key_limited"
     """As many jobs of its concurrency key run as may run at once."""
+    BEHIND = "behind"
+    """Its topic goes in order, and another job with its key waits before it."""
     RATE_LIMITED = "rate_limited"
     """As many jobs of its topic were begun lately as may be begun in a period."""
     BUSY = "busy"
@@ -88,6 +90,8 @@ def _hindrances(facts: Facts) -> list[Cause]:
     key_full = facts.max_running_per_key is not None and facts.held_of_key >= facts.max_running_per_key
     if facts.concurrency_key and key_full:
         found.append(Cause.KEY_LIMITED)
+    if facts.behind is not None:
+        found.append(Cause.BEHIND)
     if facts.rate is not None and facts.tokens is not None and facts.tokens < 1:
         found.append(Cause.RATE_LIMITED)
     if workers and all(each.occupied >= each.slots for each in workers):

@@ -34,6 +34,16 @@ held as (
     from asked join "brooq".job on job.topic = asked.topic
     where job.state = 'processing'
 ),
+first as (
+    -- In an ordered topic, whoever waits before it with its key: the first of them, by the index of the keyed.
+    select asked.id, (
+        select job.id from "brooq".job
+        where job.topic = asked.topic and job.concurrency_key between asked.key and asked.key
+          and job.state in ('pending', 'failed') and job.concurrency_key is not null
+        order by job.concurrency_key, job.id limit 1
+    ) as of_key
+    from asked where asked.key <> '' and asked.state in ('pending', 'failed')
+),
 ended as (
     select count(*) as looked_at, count(*) filter (where found.topic = asked.topic) as jobs,
            coalesce(extract(epoch from now() - min(found.updated_at)), 0)::float8 as reach
@@ -50,15 +60,18 @@ select asked.id, asked.topic, asked.state, asked.priority, asked.attempts, asked
        asked.retry_of, asked.created_at, asked.updated_at,
        now() as now, before.jobs as before, held.topic as held, held.key as held_of_key,
        ended.jobs as ended, ended.looked_at, ended.reach,
-       topic.paused_at, topic.paused_by, topic.pause_reason, topic.max_running, topic.max_running_per_key, topic.rate,
+       topic.paused_at, topic.paused_by, topic.pause_reason, topic.max_running,
+       case when topic.ordered then 1 else topic.max_running_per_key end as max_running_per_key,
+       case when topic.ordered and first.of_key < asked.id then first.of_key end as behind, topic.rate,
        extract(epoch from topic.rate_period)::float8 as rate_period,
        -- The bucket as full as it is by now.
        least(topic.rate, coalesce(topic.tokens, topic.rate)
-             + coalesce(extract(epoch from now() - topic.tokens_at), 0) * topic.rate
+             + greatest(coalesce(extract(epoch from now() - topic.tokens_at), 0), 0) * topic.rate
                / nullif(extract(epoch from topic.rate_period), 0))::float8 as tokens,
        has_table_privilege('"brooq".brooq_operation'::regclass, 'select') as trail
 from asked
 cross join before
 cross join held
 cross join ended
+left join first on first.id = asked.id
 left join "brooq".brooq_topic as topic on topic.topic = asked.topic

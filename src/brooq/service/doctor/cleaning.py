@@ -9,7 +9,7 @@ from brooq.service.doctor.finding import Finding, Rules, note, ok, wrong
 from brooq.service.doctor.outline import outline
 from brooq.service.output import size, span
 
-INDEXES = frozenset({"job_pkey", "job_ready", "job_held", "job_key", "job_terminal", "job_unsuccessful"})
+INDEXES = frozenset({"job_pkey", "job_ready", "job_held", "job_key", "job_terminal", "job_unsuccessful", "job_line"})
 """What the migrations make; a statement whose index is gone walks the table."""
 
 AGE_NOTED, AGE_WRONG = 100_000, 10_000_000
