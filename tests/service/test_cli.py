@@ -54,7 +54,7 @@ def test_every_command_has_help(path: tuple[str, ...]) -> None:
 def test_the_commands_are_the_documented_ones() -> None:
     assert {" ".join(path) for path in commands(root)} == {
         "", "migrate", "migrate up", "migrate down", "migrate status", "migrate sql", "worker", "enqueue", "jobs", "show",
-        "explain", "cancel", "retry", "dead", "pause", "resume", "workers", "stats", "check", "doctor", "completion",
+        "explain", "cancel", "retry", "dead", "pause", "resume", "workers", "top", "stats", "check", "doctor", "completion",
         "grants", "verify", "local", "local start", "local stop", "local url",
     }  # fmt: skip
 
@@ -132,7 +132,7 @@ def test_wrong_usage_is_code_2_and_says_what_is_wrong(arguments: list[str], told
 EVERY = [
     ["migrate", "up"], ["migrate", "down"], ["migrate", "status"], ["enqueue", "a", "1"], ["enqueue", "a", "--jsonl", "-"],
     ["jobs"], ["jobs", "--json"], ["show", NOBODY], ["explain", NOBODY], ["retry", NOBODY], ["dead"],
-    ["pause", "t"], ["resume", "t"], ["workers"], ["cancel", NOBODY], ["stats"], ["check"],
+    ["pause", "t"], ["resume", "t"], ["workers"], ["top", "--once"], ["cancel", NOBODY], ["stats"], ["check"],
 ]  # fmt: skip
 
 

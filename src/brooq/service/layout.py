@@ -6,8 +6,29 @@ from collections.abc import Sequence
 
 GAP = 2
 """Blanks between two columns."""
-_LEAST = 12
-"""What a column may be cut to; less says nothing."""
+_COMFORT, _LEAST = 24, 12
+"""What a column is cut to before others are left out for it, and after that; less says nothing."""
+
+
+def laid_out(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    *,
+    right: Sequence[int] = (),
+    flexible: Sequence[int] = (),
+    optional: Sequence[int] = (),
+) -> list[str]:
+    """The lines of a table: headings, a rule, the rows. `width` None: nothing is cut. Else see `fit`."""
+    lines = [list(headings), *map(list, rows)]
+    widths = [max(width_of(line[column]) for line in lines) for column in range(len(headings))]
+    kept = list(range(len(headings))) if width is None else fit(widths, width, flexible, optional)
+    written = [
+        (" " * GAP).join(padded(line[each], widths[each], right=each in right) for each in kept).rstrip()
+        for line in lines
+    ]
+    rule = "─" * (sum(widths[each] for each in kept) + GAP * (len(kept) - 1))
+    return [written[0], rule, *written[1:]]
 
 
 def fit(widths: list[int], width: int, flexible: Sequence[int], optional: Sequence[int]) -> list[int]:
@@ -15,14 +36,18 @@ def fit(widths: list[int], width: int, flexible: Sequence[int], optional: Sequen
     kept, droppable = list(range(len(widths))), list(optional)
     while True:
         over = sum(widths[each] for each in kept) + GAP * (len(kept) - 1) - width
-        spare = sum(max(widths[each] - _LEAST, 0) for each in kept if each in flexible)
-        if over <= spare or not droppable:
+        if over <= _spare(widths, kept, flexible, _COMFORT) or not droppable:
             break
         kept.remove(droppable.pop(0))
+    spare = _spare(widths, kept, flexible, _LEAST)
     for _ in range(max(min(over, spare), 0)):
         widest = max((each for each in kept if each in flexible), key=lambda each: widths[each])
         widths[widest] -= 1
     return kept
+
+
+def _spare(widths: list[int], kept: list[int], flexible: Sequence[int], least: int) -> int:
+    return sum(max(widths[each] - least, 0) for each in kept if each in flexible)
 
 
 def width_of(cell: str) -> int:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from brooq.service.colour import styled
-from brooq.service.layout import GAP, fit, padded, width_of
+from brooq.service.layout import laid_out
 from brooq.service.line import one_line, shorten
 from brooq.vocabulary.job import JobRecord
 from brooq.vocabulary.message import text
@@ -30,17 +30,11 @@ def table(
     On a terminal that is too narrow, cells of the `flexible` columns are cut, and where that is not enough the `optional`
     columns are left out, the first named first. A line never breaks: an id that is cut or broken is of no use.
     """
-    lines = [list(headings), *map(list, rows)]
-    kept = list(range(len(headings)))
-    widths = [max(width_of(line[column]) for line in lines) for column in kept]
-    if sys.stdout.isatty():
-        kept = fit(widths, shutil.get_terminal_size().columns, flexible, optional)
-    for number, line in enumerate(lines):
-        written = (" " * GAP).join(padded(line[each], widths[each], right=each in right) for each in kept).rstrip()
-        if number == 0 and sys.stdout.isatty():
-            rule = "─" * (sum(widths[each] for each in kept) + GAP * (len(kept) - 1))
-            written = f"{styled(written, bold=True)}\n{rule}"
-        sys.stdout.write(written + "\n")
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    first, rule, *rest = laid_out(headings, rows, width, right=right, flexible=flexible, optional=optional)
+    for line in [styled(first, bold=True), rule, *rest] if terminal else [first, *rest]:
+        sys.stdout.write(line + "\n")
 
 
 def paragraph(string: str, indent: int = 0, *, hanging: bool = False) -> None:

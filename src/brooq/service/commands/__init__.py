@@ -34,6 +34,7 @@ root = LazyGroup(
         "pause": "brooq.service.commands.steer:pause",
         "resume": "brooq.service.commands.steer:resume",
         "workers": "brooq.service.commands.workers:workers",
+        "top": "brooq.service.commands.top:top",
         "stats": "brooq.service.commands.stats:stats",
         "check": "brooq.service.commands.check:check",
         "doctor": "brooq.service.commands.doctor:doctor",
