@@ -95,6 +95,47 @@ def script(schema: str = "public") -> str:
     return "\n\n".join(parts) + "\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One migration as statements for another tool's runner, with the record that `status` and a worker read."""
+
+    version: int
+    name: str
+    up: tuple[str, ...]
+    down: tuple[str, ...]
+    transactional: bool
+    """Whether all of it belongs into one transaction; else none of it may be in one."""
+
+
+def steps(schema: str = "public") -> list[Step]:
+    """Every migration, in order, for tools that run migrations themselves (Django's, Alembic). The session's search_path is
+    what it was before, behind each. Raises ConfigError."""
+    check_name(schema)
+    found = migration.load(migration.folder())
+    return [_step(each, schema, first=each is found[0]) for each in found]
+
+
+def _step(each: Migration, schema: str, *, first: bool) -> Step:
+    table = sql.Identifier(schema, TABLE)
+    scope = sql.SQL("local" if each.transactional else "session")
+    path = sql.SQL("set {} search_path to {}, pg_temp").format(scope, sql.Identifier(schema)).as_string()
+    back = sql.SQL("set {} search_path to default").format(scope).as_string()
+    forget = sql.SQL("delete from {} where version = {}").format(table, sql.Literal(each.version)).as_string()
+    make = []
+    if first:
+        make = [sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)).as_string()]
+        make.append(_create_table(schema).as_string())
+    drop = [sql.SQL("drop table {}").format(table).as_string()] if first else []
+    up, down = ([statement.sql for statement in statements] for statements in (each.up, each.down))
+    return Step(
+        each.version,
+        each.name,
+        (*make, path, *up, _insert(table, each).as_string(), back),
+        (path, *down, forget, *drop, back),
+        each.transactional,
+    )
+
+
 class Migrator:
     """One connection, one schema, one folder of files."""
 

@@ -14,15 +14,19 @@ from uuid import UUID
 import psycopg
 
 from brooq.postgres.enqueue import insert, prepare
+from brooq.postgres.operator import Retried
 from brooq.postgres.record import to_record
 from brooq.postgres.session import Shared
 from brooq.postgres.shared import Blocking, check_shared, complete, shared
 from brooq.postgres.statement import Statements, statements
+from brooq.vocabulary.identifier import uuid7
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES
 
 T = TypeVar("T")
+LATEST_JOBS = 10_000
+"""Among how many rows `jobs` looks, so that it costs the same in a huge table."""
 
 
 class _Commits(Protocol):
@@ -83,16 +87,39 @@ class Producer:
         return _given(session, self._many(session, jobs))
 
     @overload
-    def cancel(self, connection: BlockingConnection, id: UUID | str) -> Cancellation: ...
+    def cancel(
+        self, connection: BlockingConnection, id: UUID | str, *, actor: str = "", reason: str | None = None
+    ) -> Cancellation: ...
     @overload
-    def cancel(self, connection: AsyncConnection, id: UUID | str) -> Awaitable[Cancellation]: ...
-    def cancel(self, connection: Any, id: UUID | str) -> Cancellation | Awaitable[Cancellation]:
+    def cancel(
+        self, connection: AsyncConnection, id: UUID | str, *, actor: str = "", reason: str | None = None
+    ) -> Awaitable[Cancellation]: ...
+    def cancel(
+        self, connection: Any, id: UUID | str, *, actor: str = "", reason: str | None = None
+    ) -> Cancellation | Awaitable[Cancellation]:
         """Cancel a job that is not terminal, with the caller's transaction; answers what was found, as `Queue.cancel`.
 
-        The row stays locked until the transaction ends: end it soon.
+        The row stays locked until the transaction ends: end it soon. With an `actor`, a person, it is written down in the
+        same transaction who did it and why.
         """
         session = _session(connection)
-        return _given(session, self._cancel(session, _uuid(id)))
+        return _given(session, self._cancel(session, _uuid(id), actor, reason))
+
+    @overload
+    def retry(
+        self, connection: BlockingConnection, id: UUID | str, *, actor: str, reason: str | None = None
+    ) -> Retried: ...
+    @overload
+    def retry(
+        self, connection: AsyncConnection, id: UUID | str, *, actor: str, reason: str | None = None
+    ) -> Awaitable[Retried]: ...
+    def retry(
+        self, connection: Any, id: UUID | str, *, actor: str, reason: str | None = None
+    ) -> Retried | Awaitable[Retried]:
+        """Do a finished job once more, as a new job without an idempotency key; the old row stays as it is, and it is
+        written down who did it and why."""
+        session = _session(connection)
+        return _given(session, self._retry(session, _uuid(id), actor, reason))
 
     @overload
     def find(self, connection: BlockingConnection, id: UUID | str) -> JobRecord | None: ...
@@ -102,6 +129,22 @@ class Producer:
         """A job's row as the caller's transaction sees it; None when there is no such job."""
         session = _session(connection)
         return _given(session, self._find(session, _uuid(id)))
+
+    @overload
+    def jobs(
+        self, connection: BlockingConnection, topic: str | None = None, state: str | None = None, *, limit: int = 100
+    ) -> list[JobRecord]: ...
+    @overload
+    def jobs(
+        self, connection: AsyncConnection, topic: str | None = None, state: str | None = None, *, limit: int = 100
+    ) -> Awaitable[list[JobRecord]]: ...
+    def jobs(
+        self, connection: Any, topic: str | None = None, state: str | None = None, *, limit: int = 100
+    ) -> list[JobRecord] | Awaitable[list[JobRecord]]:
+        """Jobs as the caller's transaction sees them, newest first, among the ten thousand latest of the table: for tests
+        (`assert_enqueued(jobs(session), …)`) and for pages of one's own."""
+        session = _session(connection)
+        return _given(session, self._jobs(session, topic, state, limit))
 
     async def _one(self, session: Shared, job: Job) -> Enqueued:
         (answer,) = await self._many(session, [job])
@@ -115,13 +158,30 @@ class Producer:
         answers = await insert(session, self._statements, prepared, wake=self._wakeups)
         return [answers[job.id] for job in jobs]
 
-    async def _cancel(self, session: Shared, id: UUID) -> Cancellation:
+    async def _cancel(self, session: Shared, id: UUID, actor: str, reason: str | None) -> Cancellation:
         check_shared(session)
-        rows = await session.fetch(self._statements.cancel, [id])
+        if actor:
+            rows = await session.fetch(self._statements.operator_cancel, [id, actor, reason])
+        else:
+            rows = await session.fetch(self._statements.cancel, [id])
         if not rows:
             return Cancellation(False, None)
         ((state, topic, canceled),) = rows
         return Cancellation(canceled, State(state), topic)
+
+    async def _retry(self, session: Shared, id: UUID, actor: str, reason: str | None) -> Retried:
+        check_shared(session)
+        await session.fetch(self._statements.operator_hold, [id])
+        rows = await session.fetch(self._statements.operator_retry, [id, uuid7(), actor, reason, self._wakeups])
+        if not rows:
+            return Retried(None, None)
+        ((state, topic, made, standing, _),) = rows
+        return Retried(made, State(state), topic, standing)
+
+    async def _jobs(self, session: Shared, topic: str | None, state: str | None, limit: int) -> list[JobRecord]:
+        anything = [None] * 5
+        parameters = [None, None, LATEST_JOBS, topic, state, *anything, limit]
+        return [to_record(row) for row in await session.fetch(self._statements.list, parameters)]
 
     async def _find(self, session: Shared, id: UUID) -> JobRecord | None:
         rows = await session.fetch(self._statements.find, [id])
@@ -150,6 +210,8 @@ _producer = Producer()
 enqueue = _producer.enqueue
 enqueue_many = _producer.enqueue_many
 cancel = _producer.cancel
+retry = _producer.retry
 find = _producer.find
+jobs = _producer.jobs
 
-__all__ = ["Producer", "cancel", "enqueue", "enqueue_many", "find"]
+__all__ = ["Producer", "cancel", "enqueue", "enqueue_many", "find", "jobs", "retry"]

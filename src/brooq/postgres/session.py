@@ -79,6 +79,10 @@ class Driver(Protocol):
     def prepares(self) -> bool:
         """Whether statements may be prepared: not behind a pooler in transaction mode, which has no sessions at all."""
 
+    @property
+    def opened(self) -> bool:
+        """Whether somebody has opened the pool."""
+
     async def open(self) -> None:
         """Open a pool that nobody has opened yet, without waiting for connections that it does not need."""
 

@@ -136,8 +136,12 @@ class AsyncpgDriver:
     def prepares(self) -> bool:
         return bool(self._pool._connect_kwargs.get("statement_cache_size", 1) != 0)  # noqa: SLF001  see connect
 
+    @property
+    def opened(self) -> bool:
+        return bool(self._pool._initialized)  # noqa: SLF001  asyncpg does not say so otherwise
+
     async def open(self) -> None:
-        if not self._pool._initialized:  # noqa: SLF001  asyncpg does not say so otherwise
+        if not self.opened:
             await self._pool
 
     async def close(self, timeout: float) -> None:

@@ -109,8 +109,12 @@ class PsycopgDriver:
         kwargs = self._pool.kwargs
         return callable(kwargs) or kwargs is None or kwargs.get("prepare_threshold", 5) is not None
 
+    @property
+    def opened(self) -> bool:
+        return not self._pool.closed
+
     async def open(self) -> None:
-        if self._pool.closed:
+        if not self.opened:
             await self._pool.open(wait=False)
 
     async def close(self, timeout: float) -> None:

@@ -1,0 +1,5 @@
+"""`00003_operation.sql`."""
+
+from brooq.contrib.django.migration import migration
+
+Migration = migration(3)

@@ -1,0 +1,1 @@
+"""One module for each file of `brooq/postgres/migrations`."""
