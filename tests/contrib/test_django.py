@@ -101,9 +101,10 @@ def test_asynchronous_code_enqueues_and_handles(site: Site, worker: Process) -> 
 
 
 def test_every_migration_has_its_module_for_django() -> None:
-    """Add the module that this names, three lines like the others."""
     folder = ROOT / "src" / "brooq" / "contrib" / "django" / "migrations"
     wanted = {f"{each.version:04}_{each.name}" for each in migration.load(migration.folder())}
+    missing = wanted - {path.stem for path in folder.glob("0*.py")}
+    assert not missing, f"add to {folder}, three lines like the others: {', '.join(sorted(missing))}"
     assert {path.stem for path in folder.glob("0*.py")} == wanted
     for path in folder.glob("0*.py"):
         assert re.search(rf"migration\(\s*{int(path.stem[:4])}[,)]", path.read_text()), path
