@@ -19,7 +19,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Markers of this project, and the reports of xdist's workers."""
     config.addinivalue_line("markers", "fault(number): the test shows what happens under this fault of the catalogue")
     config.addinivalue_line("markers", "security(rule): the test shows that this rule of SECURITY.md is kept")
-    config.addinivalue_line("markers", "xdist_group(name): tests that share a server of theirs; known without xdist too")
+    config.addinivalue_line(
+        "markers", "xdist_group(name): tests that share a server of theirs; known without xdist too"
+    )
     config.stash[_VERSIONS] = set()
     # Tests compare texts: a developer's language must not decide.
     os.environ.setdefault("BROOQ_LANG", "en")

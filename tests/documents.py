@@ -14,12 +14,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "en" / "guide.md"
+MIGRATING = ROOT / "docs" / "en" / "migrating.md"
 ARCHITECTURE = ROOT / "docs" / "en" / "architecture.md"
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 SECURITY = ROOT / "SECURITY.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
 DOCUMENTS = [
-    README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", SECURITY, GUIDE, ARCHITECTURE, RELIABILITY, *DECISIONS
+    README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", SECURITY, GUIDE, MIGRATING, ARCHITECTURE, RELIABILITY,
+    *DECISIONS,
 ]  # fmt: skip
 
 _BLOCK = re.compile(

@@ -28,6 +28,7 @@ from tests.documents import (
     DECISIONS,
     DOCUMENTS,
     GUIDE,
+    MIGRATING,
     README,
     ROOT,
     Block,
@@ -52,7 +53,9 @@ from brooq.service.tally import Tally
 from brooq.testing import MemoryStore
 from brooq.vocabulary.message import catalogue
 
-SETUP, *FRAGMENTS = blocks(GUIDE, "python")
+SETUP, *FRAGMENTS = [*blocks(GUIDE, "python"), *blocks(MIGRATING, "python")]
+SHOWN = blocks(GUIDE, "py")
+"""Pieces of the examples: they need a site around them, and are executed there."""
 STATEMENTS = blocks(GUIDE, "sql")
 
 
@@ -116,6 +119,14 @@ async def run_to_the_end(queue: Queue, *jobs: Job) -> list[JobRecord]:
 async def test_a_fragment_of_the_guide_does_what_the_text_says(block: Block, namespace: dict[str, Any]) -> None:
     await execute(block.text, block.where, namespace)
     await execute(block.then, f"{block.where}, then", namespace)
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=where)
+def test_a_piece_of_an_example_is_in_it_word_for_word(block: Block) -> None:
+    def words(text: str) -> str:
+        return " ".join(text.split())
+
+    assert any(words(block.text) in words(path.read_text()) for path in (ROOT / "examples").rglob("*.py"))
 
 
 # --- the guide's SQL ---
@@ -282,12 +293,12 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_file_that_is_named_exists(document: Path) -> None:
-    made = {"greetings.py", "ask.py", ".brooq/pg", "bin/brooq"}
+    made = {"greetings.py", "ask.py", "manage.py", ".brooq/pg", "bin/brooq"}
     for name in set(files_named(document)) - made:
         places = [ROOT / name, ROOT / "src" / "brooq" / name, document.parent / name]
         found = any(place.exists() for place in places)
         if "/" not in name:
-            found = found or any((ROOT / "tests").rglob(name))
+            found = found or any((ROOT / "tests").rglob(name)) or any((ROOT / "examples").rglob(name))
         assert found, f"{document.name} names {name}"
 
 
