@@ -1,9 +1,11 @@
 """brooq: a job queue that lives entirely in PostgreSQL. Importing it needs no driver and starts nothing."""
 
+from brooq.engine.bound import JobFilter
 from brooq.engine.config import Config
 from brooq.engine.health import Health
 from brooq.engine.queue import Queue
-from brooq.vocabulary.claim import Claim, Handler, Lease, OnSucceeded
+from brooq.vocabulary.claim import Claim, Handler, Lease, OnSucceeded, current_claim
+from brooq.vocabulary.codec import Codec
 from brooq.vocabulary.error import (
     AvailableAtError,
     BrooqError,
@@ -12,6 +14,7 @@ from brooq.vocabulary.error import (
     JobError,
     OutcomeUnknown,
     PayloadError,
+    ProcessDied,
     SchemaError,
     StoreBusy,
     StoreError,
@@ -21,7 +24,7 @@ from brooq.vocabulary.error import (
     TxError,
 )
 from brooq.vocabulary.event import Event, JobCanceled, JobClaimed, JobDead, JobDone, JobFailed, JobRequeued
-from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State, Topic
+from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, Progress, State, Topic
 from brooq.vocabulary.kind import KindOptions
 from brooq.vocabulary.signal import (
     AttemptTimeout,
@@ -48,6 +51,7 @@ __all__ = [
     "BrooqError",
     "Cancellation",
     "Claim",
+    "Codec",
     "Config",
     "ConfigError",
     "Enqueued",
@@ -64,6 +68,7 @@ __all__ = [
     "JobDone",
     "JobError",
     "JobFailed",
+    "JobFilter",
     "JobRecord",
     "JobRequeued",
     "KindOptions",
@@ -78,6 +83,8 @@ __all__ = [
     "OnSucceeded",
     "OutcomeUnknown",
     "PayloadError",
+    "ProcessDied",
+    "Progress",
     "Queue",
     "SchemaError",
     "ShuttingDown",
@@ -93,5 +100,6 @@ __all__ = [
     "Tx",
     "TxError",
     "__version__",
+    "current_claim",
     "delay_of",
 ]

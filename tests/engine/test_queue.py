@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -60,7 +61,27 @@ def test_an_async_callable_is_a_handler(handler: Any) -> None:
     Queue(MemoryStore()).register_kind("t", handler)
 
 
-@pytest.mark.parametrize("handler", [lambda _: None, print, None, 3], ids=["lambda", "print", "None", "3"])
+def generates(_: Claim) -> Iterator[None]:
+    yield
+
+
+async def generates_async(_: Claim) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    "handler", [lambda _: None, print, functools.partial(print, 1)], ids=["lambda", "print", "partial"]
+)
+def test_a_plain_callable_is_a_handler(handler: Any) -> None:
+    """K3."""
+    Queue(MemoryStore()).register_kind("t", handler)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [None, 3, Callable_, generates, generates_async, lambda: None, lambda claim, more: None],
+    ids=["None", "3", "class", "generator", "async generator", "no argument", "two arguments"],
+)
 def test_anything_else_is_refused_at_once(handler: Any) -> None:
     with pytest.raises(ConfigError, match="t"):
         Queue(MemoryStore()).register_kind("t", handler)
@@ -70,7 +91,7 @@ def test_every_problem_of_a_kind_is_told_at_once() -> None:
     made = Queue(MemoryStore())
     made.register_kind("t", nothing)
     with pytest.raises(ConfigError) as caught:
-        made.register_kind("t", print, KindOptions(max_attempts=0, attempt_timeout=9, max_execution_timeout=8))  # type: ignore[arg-type]
+        made.register_kind("t", generates, KindOptions(max_attempts=0, attempt_timeout=9, max_execution_timeout=8))
     assert len(caught.value.problems) == 4
     assert all("t" in problem for problem in caught.value.problems)
 

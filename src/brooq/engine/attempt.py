@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from brooq.engine.kind import Kind
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import Hold, Taken
-from brooq.vocabulary.claim import Claim, Lease
+from brooq.vocabulary.claim import Claim, Hands, Lease
 from brooq.vocabulary.message import text
 from brooq.vocabulary.signal import AttemptTimeout, Interruption, MaxExecutionExceeded
 
@@ -42,14 +43,14 @@ class Attempt:
         "waited",
     )
 
-    def __init__(self, taken: Taken, kind: Kind, worker: str, claimed_at: float) -> None:
+    def __init__(self, taken: Taken, kind: Kind, worker: str, claimed_at: float, hands: Hands | None = None) -> None:
         """`claimed_at` is a reading of the engine's clock from before the claim was sent."""
         self.id = taken.id
         self.token = taken.token
         self.topic = kind.topic
         self.kind = kind
         self.max_attempts = taken.max_attempts or kind.options.max_attempts
-        self.claim = Claim(
+        self.claim: Claim[Any] = Claim(
             id=taken.id,
             topic=taken.topic,
             payload=taken.payload,
@@ -57,6 +58,7 @@ class Attempt:
             max_attempts=self.max_attempts,
             token=taken.token,
             lease=Lease(worker, taken.until),
+            hands=hands,
         )
         self.claimed_at = self.started_at = self.ended_at = claimed_at
         self.waited = taken.waited
@@ -85,7 +87,7 @@ class Attempt:
     async def run(self) -> None:
         """Run the handler to its end, whatever that is."""
         try:
-            await self.kind.handler(self.claim)
+            await self.kind.call(self.claim)
         except BaseException as error:  # noqa: BLE001  SystemExit in a task would end the event loop (C10, D7)
             self.error = error
 
@@ -106,11 +108,17 @@ class Attempt:
             self._timer = loop.call_later(max(ceiling, 0.0), exceeded, self)
 
     def interrupt(self, cause: Interruption, grace: float, hung: Callable[[Attempt], None]) -> None:
-        """Cancel the handler; the first cause stands. `hung` is called when it has not exited `grace` seconds later."""
+        """Cancel the handler; the first cause stands. `hung` is called when it has not exited `grace` seconds later, or
+        just before it is killed then, where that can be done."""
         if self.claim.interruption is not None or self.task is None:
             return
         self.claim.interruption = cause
         loop = asyncio.get_running_loop()
+        runner = self.kind.runner
+        if runner is not None:
+            grace = runner.interrupt(self.claim, grace, lambda: hung(self))
+            self._watchdog = loop.call_later(grace, hung, self)
+            return
         # Not at once: a task that is canceled before its first step never enters `run`, and nobody would hear its end.
         loop.call_soon(self._cancel)
         self._watchdog = loop.call_later(grace, hung, self)
@@ -118,6 +126,14 @@ class Attempt:
     def _cancel(self) -> None:
         if self.task is not None:  # else it has exited meanwhile, and its task may run another handler
             self.task.cancel()
+
+    def kill(self) -> bool:
+        """End a handler that can be killed, now; answers whether that is under way. It may fail to die."""
+        return self.kind.runner is not None and self.kind.runner.kill(self.claim)
+
+    def look_again(self, seconds: float, exceeded: Callable[[Attempt], None]) -> None:
+        """The ceiling once more, should it not have died by then."""
+        self._timer = asyncio.get_running_loop().call_later(seconds, exceeded, self)
 
     def disarm(self) -> None:
         """Stop the timers."""

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 
 from brooq.engine.attempt import Attempt
+from brooq.engine.reason import Relayed, name_of
 from brooq.vocabulary.message import text
 from brooq.vocabulary.signal import Signal
 
@@ -40,12 +41,10 @@ class Complaints:
         if self._told[topic] > A_SECOND:
             return
         extra = {"job": str(claim.id), "topic": topic, "attempt": claim.attempt}
-        if isinstance(error, Signal):
-            log.info(text("engine.signal", job=claim.id, topic=topic, signal=type(error).__name__), extra=extra)
+        if isinstance(error, Signal) or (isinstance(error, Relayed) and error.is_signal):
+            log.info(text("engine.signal", job=claim.id, topic=topic, signal=name_of(error)), extra=extra)
             return
-        message = text(
-            "engine.attempt_failed", job=claim.id, topic=topic, attempt=claim.attempt, kind=type(error).__name__
-        )
+        message = text("engine.attempt_failed", job=claim.id, topic=topic, attempt=claim.attempt, kind=name_of(error))
         log.error(message, exc_info=error, extra=extra)
 
     def close(self) -> None:

@@ -7,7 +7,8 @@ from random import Random
 from uuid import UUID
 
 from brooq.engine.backoff import delay as backoff_delay
-from brooq.engine.reason import reason
+from brooq.engine.reason import reason, sanitize
+from brooq.vocabulary.error import ProcessDied
 from brooq.vocabulary.job import State
 from brooq.vocabulary.kind import ResolvedOptions
 from brooq.vocabulary.signal import (
@@ -27,7 +28,7 @@ class Outcome:
     """What is to be written into a job's row, fenced by the claim (`id`, `token`).
 
     `error` None leaves `last_error` as it is. `delay` in seconds sets `available_at` from now; None leaves it.
-    `refund` is how many attempts are given back: 0 or 1.
+    `refund` is how many attempts are given back: 0 or 1. `result` is JSON text, kept on the row; None leaves it.
     """
 
     id: UUID
@@ -36,11 +37,13 @@ class Outcome:
     error: str | None = None
     delay: float | None = None
     refund: int = 0
+    result: str | None = None
 
     @property
     def plain(self) -> bool:
         """A success with nothing more to say."""
-        return self.state is State.DONE and self.error is None and self.delay is None and not self.refund
+        said = self.error is not None or self.delay is not None or self.result is not None
+        return self.state is State.DONE and not said and not self.refund
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def decide(
     if isinstance(cause, ShuttingDown):
         return released(id, token)
     if cause is not None:
-        return _failed(id, token, attempt, cause, options, max_attempts, random)
+        return _failed(id, token, attempt, cause, options, max_attempts, random, ending.error)
     error = ending.error
     if error is None:
         return Outcome(id, token, State.DONE)
@@ -96,8 +99,11 @@ def _failed(
     options: ResolvedOptions,
     max_attempts: int,
     random: Random,
+    end: BaseException | None = None,
 ) -> Outcome:
+    """`end` is what came of an interruption: how a child process died belongs to the reason."""
+    why = reason(error) if not isinstance(end, ProcessDied) else sanitize(f"{reason(error)}; {end}")
     if attempt >= max_attempts:
-        return Outcome(id, token, State.DEAD, reason(error))
+        return Outcome(id, token, State.DEAD, why)
     wait = backoff_delay(attempt, options.backoff_base, options.backoff_max, random)
-    return Outcome(id, token, State.FAILED, reason(error), wait)
+    return Outcome(id, token, State.FAILED, why, wait)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 import socket
@@ -14,10 +13,11 @@ from uuid import UUID
 
 from brooq.engine.config import Config
 from brooq.engine.health import Health
-from brooq.engine.kind import Kind
+from brooq.engine.kind import Kind, can_handle
 from brooq.engine.listeners import Listener, Listeners
 from brooq.engine.loop import Loop, Pulse
 from brooq.engine.metrics import Metrics
+from brooq.engine.reading import reading_of
 from brooq.engine.reaper import Reaper
 from brooq.engine.reason import sanitize
 from brooq.engine.redactor import Redactor, Redactors
@@ -34,7 +34,7 @@ from brooq.vocabulary.duration import Duration, to_timedelta
 from brooq.vocabulary.error import ConfigError
 from brooq.vocabulary.event import JobCanceled
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, Topic
-from brooq.vocabulary.kind import KindOptions, resolve
+from brooq.vocabulary.kind import Isolation, KindOptions, resolve
 from brooq.vocabulary.message import text
 from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
@@ -84,8 +84,7 @@ class Queue:
             problems.append(text("config.kind_late", topic=topic))
         if topic in self._kinds:
             problems.append(text("config.kind_twice", topic=topic))
-        call = handler if inspect.iscoroutinefunction(handler) else getattr(handler, "__call__", handler)  # noqa: B004
-        if not inspect.iscoroutinefunction(call):
+        if not can_handle(handler):
             problems.append(
                 text("config.handler", topic=topic, handler=getattr(handler, "__qualname__", repr(handler)))
             )
@@ -96,7 +95,7 @@ class Queue:
             raise ConfigError(problems + error.problems) from None
         if problems:
             raise ConfigError(problems)
-        self._kinds[topic] = Kind(topic, handler, resolved, options.limits)
+        self._kinds[topic] = Kind(topic, handler, resolved, options.limits, reading=reading_of(handler, topic))
         self.metrics.add_topic(topic)
 
     def kind(
@@ -113,6 +112,12 @@ class Queue:
         ordered: bool = False,
         rate: int | None = None,
         rate_period: Duration | None = None,
+        isolation: Isolation | None = None,
+        max_memory: int | None = None,
+        recycle_jobs: int | None = None,
+        recycle_memory: int | None = None,
+        keep_result: bool = False,
+        quarantine_after: int | None = None,
     ) -> Callable[[H], H]:
         """Decorator form of `register_kind`; the handler stays as it is."""
         options = KindOptions(
@@ -126,6 +131,12 @@ class Queue:
             ordered=ordered,
             rate=rate,
             rate_period=rate_period,
+            isolation=isolation,
+            max_memory=max_memory,
+            recycle_jobs=recycle_jobs,
+            recycle_memory=recycle_memory,
+            keep_result=keep_result,
+            quarantine_after=quarantine_after,
         )
 
         def register(handler: H) -> H:

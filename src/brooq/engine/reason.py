@@ -2,8 +2,38 @@
 
 from __future__ import annotations
 
+import traceback
+
 MAX_BYTES = 4096
+MAX_TRACE = 32_768
 UNPRINTABLE = "(its text could not be made)"
+
+
+class Relayed(Exception):
+    """An error of a handler in another process, as it was told from there."""
+
+    def __init__(self, reason: str, name: str, trace: str) -> None:
+        """`reason` is what `reason` made of it there, `name` its type's, `trace` its traceback."""
+        super().__init__(reason)
+        self.reason = reason
+        self.name = name
+        self.is_signal = False
+        """Whether it was a signal, raised as it is."""
+        if trace:
+            self.add_note(trace)
+
+
+def name_of(error: BaseException) -> str:
+    """The name of an error's type, in whatever process it was raised."""
+    return error.name if isinstance(error, Relayed) else type(error).__name__
+
+
+def trace_of(error: BaseException) -> str:
+    """Its traceback, the end of it where it is long; never raising."""
+    try:
+        return "".join(traceback.format_exception(error))[-MAX_TRACE:].rstrip()
+    except BaseException:  # noqa: BLE001  as `reason`
+        return UNPRINTABLE
 
 
 def reason(error: BaseException) -> str:
@@ -19,6 +49,8 @@ def reason(error: BaseException) -> str:
 
 
 def _one(error: BaseException) -> str:
+    if isinstance(error, Relayed):
+        return error.reason
     name = type(error).__name__
     try:
         message = str(error)

@@ -13,6 +13,7 @@ from contextvars import copy_context
 
 from brooq.engine.attempt import Attempt
 from brooq.engine.runtime import Runtime
+from brooq.vocabulary.claim import CURRENT
 
 TURN = 0.01
 """How many seconds handlers that never wait may run before the event loop gets its turn."""
@@ -80,7 +81,6 @@ class Slots:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
-        context = copy_context()
         turn = now = self._runtime.clock()
         while self.waiting and len(self.running) < self._size:
             attempt = self.waiting.popleft()
@@ -92,6 +92,8 @@ class Slots:
             if not self._looking:
                 self._looking = True
                 loop.call_soon(self._look)
+            CURRENT.set(attempt.claim)
+            context = copy_context()
             await attempt.run()
             attempt.task = None
             attempt.ended_at = now = self._runtime.clock()

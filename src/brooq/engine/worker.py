@@ -7,6 +7,7 @@ import logging
 from itertools import islice
 
 from brooq.engine.attempt import Attempt
+from brooq.engine.bind import Grounds
 from brooq.engine.closing import Closing
 from brooq.engine.complaint import Complaints
 from brooq.engine.config import Config
@@ -22,10 +23,11 @@ from brooq.engine.redactor import Redactor
 from brooq.engine.runtime import Runtime
 from brooq.engine.slots import Slots
 from brooq.engine.store import Running, Store, Taken
+from brooq.vocabulary.claim import Hands
 from brooq.vocabulary.event import JobClaimed
 from brooq.vocabulary.job import State
 from brooq.vocabulary.message import text
-from brooq.vocabulary.signal import Interruption, LeaseLost, ShuttingDown
+from brooq.vocabulary.signal import Interruption, LeaseLost, MaxExecutionExceeded, ShuttingDown
 
 log = logging.getLogger("brooq")
 
@@ -54,7 +56,8 @@ class Worker:
         """Attempts whose handler had not exited when the worker stopped."""
         self.keeper = LeaseKeeper(store, name, config, runtime, self._lose)
         self._store = store
-        self._kinds = kinds
+        self._grounds = Grounds(runtime)
+        self._kinds = {topic: self._grounds.bind(kind) for topic, kind in kinds.items()}
         self._config = config
         self._metrics = metrics
         self._listeners = listeners
@@ -66,6 +69,7 @@ class Worker:
             store, name, kinds, config, self._recorder, runtime, free=self._free, begin=self._begin
         )
         self._slots = Slots(config.workers, runtime, started=self._started, waits=self._arm, ended=self._ended)
+        self._hands: Hands | None = None
         self._stopping = False
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -128,7 +132,7 @@ class Worker:
         return self._config.workers + self._config.prefetch - len(self._slots.running) - len(self._slots.waiting)
 
     def _begin(self, taken: list[Taken], sent: float) -> None:
-        attempts = [Attempt(each, self._kinds[each.topic], self.name, sent) for each in taken]
+        attempts = [Attempt(each, self._kinds[each.topic], self.name, sent, self._hands) for each in taken]
         if self._stopping or self._runtime.clock() >= sent + self._config.lease_seconds:
             # Claimed, never started: straight back (U3). So is what came so late that the lease is over by now (L3).
             self._release(attempts)
@@ -187,7 +191,10 @@ class Worker:
     def _decide(self, attempt: Attempt) -> Outcome:
         claim = attempt.claim
         if attempt.error is None and claim.interruption is None:
-            return Outcome(attempt.id, attempt.token, State.DONE)  # what `decide` would say, without asking
+            # What `decide` would say, without asking.
+            if attempt.kind.options.keep_result:
+                return Outcome(attempt.id, attempt.token, State.DONE, result=claim._result)  # noqa: SLF001  ours
+            return Outcome(attempt.id, attempt.token, State.DONE)
         outcome = decide(
             claim.id,
             claim.token,
@@ -239,6 +246,11 @@ class Worker:
         cause = attempt.exceeded()
         if attempt.claim.interruption is None:
             self._interrupt(attempt, cause)
+        elif not isinstance(attempt.claim.interruption, MaxExecutionExceeded) and attempt.kill():
+            # Its death is its end, and tells more than the ceiling alone.
+            attempt.claim.interruption = cause
+            attempt.look_again(EXIT_MARGIN, self._exceeded)
+            return
         attempt.claim.interruption = cause
         attempt.ended_at = self._runtime.clock()
         self._record(attempt, self._decide(attempt))
@@ -266,8 +278,9 @@ class Worker:
         topic = attempt.topic
         self._metrics.hung[topic] += 1
         seconds = self._runtime.clock() - attempt.started_at
+        key = "engine.hung_killed" if attempt.kind.options.isolation else "engine.hung"
         log.error(
-            text("engine.hung", job=attempt.id, topic=topic, seconds=seconds),
+            text(key, job=attempt.id, topic=topic, seconds=seconds),
             extra={"job": str(attempt.id), "topic": topic},
         )
 
@@ -289,11 +302,14 @@ class Worker:
             self._quiet.set()
         try:
             await self._until_quiet(grace, self._hasten)
+            margin = min(EXIT_MARGIN, self._config.watchdog_seconds)
             for attempt in list(self._slots.running):
                 if not attempt.detached and not attempt.closing:
                     cause = text("engine.shutting_down", job=attempt.id)
-                    attempt.interrupt(ShuttingDown(cause), EXIT_MARGIN, self._hung)
-            await self._until_quiet(min(EXIT_MARGIN, self._config.watchdog_seconds))
+                    # What can be killed is, so early that its end is still seen.
+                    soon = margin / 2 if attempt.kind.options.isolation else EXIT_MARGIN
+                    attempt.interrupt(ShuttingDown(cause), soon, self._hung)
+            await self._until_quiet(margin)
             self.abandoned = list(self._slots.running)
             for attempt in self.abandoned:
                 self._abandon(attempt)
@@ -303,6 +319,7 @@ class Worker:
             self._complaints.close()
             await self._exchanger.stop()
             await self.keeper.stop()
+            await self._grounds.close()
 
     def _abandon(self, attempt: Attempt) -> None:
         """The handler (or its callback) does not exit: its job must not wait for that."""

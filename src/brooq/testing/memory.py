@@ -464,6 +464,7 @@ class MemoryStore:
             locked_until=None if waits else record.locked_until,
             last_error=record.last_error if outcome.error is None else outcome.error,
             failures=failures,
+            result=record.result if outcome.result is None else decode(outcome.result),
             updated_at=now,
         )
 

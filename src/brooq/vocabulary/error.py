@@ -14,6 +14,7 @@ BrooqError
 │   │   └── StoreBusy        somebody kept a row locked for longer than the store waits
 │   ├── OutcomeUnknown       the answer to a commit was lost: it may have happened
 │   └── StoreRefused         the data itself was refused: repeating cannot help
+├── ProcessDied              the child process of a handler died, or was killed
 ├── Signal                   what a handler raises to steer its job, see `signal`
 └── Interruption             why a handler was interrupted, see `signal`
 """
@@ -83,3 +84,8 @@ class OutcomeUnknown(StoreError):
 
 class StoreRefused(StoreError):
     """The store refused the data itself (a value or a constraint); repeating the call cannot help."""
+
+
+class ProcessDied(BrooqError):
+    """The child process of a handler died while it ran, or was killed: the text says how, with how much memory, and
+    where the handler was (requirement I6). Nobody catches it: it is the reason of a failed attempt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from brooq.vocabulary.duration import Duration, to_timedelta
 from brooq.vocabulary.error import ConfigError
@@ -13,6 +13,14 @@ from brooq.vocabulary.steering import Limits, check_limits
 
 LIMITS = tuple(each.name for each in fields(Limits))
 """The options that are limits: of the whole fleet, kept in the store."""
+
+Isolation: TypeAlias = Literal["process"]
+
+RECYCLE_JOBS = 1000
+"""After how many jobs a child process is replaced, unless it is set."""
+
+LEAST_MEMORY = 32 * 1024 * 1024
+"""The smallest ceiling of memory, in bytes: an interpreter with nothing in it takes half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,13 @@ class KindOptions:
     `max_running`, `max_running_per_key`, `ordered`, `rate`, `rate_period`: limits over all workers, see `Limits`; they
     are valid from the start of a worker on, unless somebody has set others by hand.
     Durations are timedeltas or seconds.
+
+    `isolation="process"`: run the handler in a child process, which can be killed. Else `async def` runs in the event
+    loop, `def` in a thread. For processes only: `max_memory`, the resident bytes at which it is killed and the attempt
+    has failed; `recycle_jobs`, `recycle_memory`: after how many jobs, above how many bytes it is replaced between jobs.
+    `keep_result`: what the handler returns is kept on the row: anything JSON, up to 1 MiB.
+    `quarantine_after`: a job whose lease has run out so often, without a word from its workers, is `dead` at its next
+    claim and not tried again. None, the default, never: an expired lease is no failure (G4.7).
     """
 
     max_attempts: int | None = None
@@ -37,6 +52,12 @@ class KindOptions:
     ordered: bool = False
     rate: int | None = None
     rate_period: Duration | None = None
+    isolation: Isolation | None = None
+    max_memory: int | None = None
+    recycle_jobs: int | None = None
+    recycle_memory: int | None = None
+    keep_result: bool = False
+    quarantine_after: int | None = None
 
     @property
     def limits(self) -> Limits | None:
@@ -54,6 +75,15 @@ class ResolvedOptions:
     max_execution_timeout: float
     backoff_base: float
     backoff_max: float
+    isolation: Isolation | None = None
+    max_memory: int | None = None
+    recycle_jobs: int = RECYCLE_JOBS
+    recycle_memory: int | None = None
+    keep_result: bool = False
+    quarantine_after: int | None = None
+
+
+_DURATIONS = ("attempt_timeout", "max_execution_timeout", "backoff_base", "backoff_max")
 
 
 def resolve(options: KindOptions, defaults: KindOptions, topic: str) -> ResolvedOptions:
@@ -70,20 +100,21 @@ def resolve(options: KindOptions, defaults: KindOptions, topic: str) -> Resolved
     problems = check_options(values) + check_limits(*(getattr(options, name) for name in LIMITS))
     if problems:
         raise ConfigError([text("config.kind", topic=topic, problem=problem) for problem in problems])
-    seconds: dict[str, Any] = {
-        name: value if name == "max_attempts" else to_timedelta(value).total_seconds() for name, value in values.items()
-    }
-    return ResolvedOptions(**seconds)
+    for name in _DURATIONS:
+        values[name] = to_timedelta(values[name]).total_seconds()
+    if values["recycle_jobs"] is None:
+        values["recycle_jobs"] = RECYCLE_JOBS
+    return ResolvedOptions(**values)
 
 
 def check_options(values: dict[str, Any]) -> list[str]:
     """Every problem of a full set of options, as texts (requirement S3)."""
     problems: list[str] = []
     attempts = values["max_attempts"]
-    if isinstance(attempts, bool) or not isinstance(attempts, int) or not 1 <= attempts <= 2**31 - 1:
+    if not _whole(attempts, 1) or attempts > 2**31 - 1:
         problems.append(text("config.at_least_one", name="max_attempts", value=repr(attempts)))
     durations: dict[str, timedelta] = {}
-    for name in ("attempt_timeout", "max_execution_timeout", "backoff_base", "backoff_max"):
+    for name in _DURATIONS:
         problem, duration = check_duration(name, values[name])
         problems.extend(problem)
         if duration is not None:
@@ -98,7 +129,34 @@ def check_options(values: dict[str, Any]) -> list[str]:
                 maximum=durations["max_execution_timeout"].total_seconds(),
             )
         )
+    return problems + _check_isolation(values)
+
+
+def _check_isolation(values: dict[str, Any]) -> list[str]:
+    """The problems of how a handler is run."""
+    problems = []
+    if values["isolation"] not in (None, "process"):
+        problems.append(text("config.isolation", value=repr(values["isolation"])))
+    for name, key, least in (
+        ("recycle_jobs", "config.at_least_one", 1),
+        ("quarantine_after", "config.at_least_one", 1),
+        ("max_memory", "config.memory", LEAST_MEMORY),
+        ("recycle_memory", "config.memory", LEAST_MEMORY),
+    ):
+        value = values[name]
+        if value is not None and not _whole(value, least):
+            problems.append(text(key, name=name, value=repr(value), least=least))
+    if values["isolation"] is None:
+        alone = [name for name in ("max_memory", "recycle_jobs", "recycle_memory") if values[name] is not None]
+        if alone:
+            problems.append(text("config.process_only", names=", ".join(alone)))
+    if not isinstance(values["keep_result"], bool):
+        problems.append(text("config.boolean", name="keep_result", value=repr(values["keep_result"])))
     return problems
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def check_duration(name: str, value: object, *, zero: bool = False) -> tuple[list[str], timedelta | None]:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from brooq.vocabulary.error import PayloadError
 from brooq.vocabulary.message import text
+from brooq.vocabulary.plain import is_typed, to_plain
 
 MAX_BYTES = 1024 * 1024
 """The largest payload in bytes of its JSON, unless the store is told otherwise."""
@@ -124,6 +125,8 @@ def _write_subclass(value: Any, pieces: list[str], place: str, depth: int) -> No
         _object(value, pieces, place, depth)
     elif isinstance(value, (list, tuple)):
         _array(value, pieces, place, depth)
+    elif is_typed(value):
+        _write(to_plain(value, place), pieces, place, depth)
     else:
         raise PayloadError(text("payload.unsupported", place=place, type=kind_name(value)), place)
 

@@ -1,0 +1,1 @@
+"""Handlers in child processes, which can be killed whatever they do."""
