@@ -69,10 +69,12 @@ def test_nothing_is_unpickled_evaluated_or_imported_by_a_name_from_data() -> Non
     modules = {"pickle", "marshal", "shelve", "yaml", "dill", "cloudpickle", "jsonpickle", "code", "codeop"}
     assert [each for each in imported() if each[1].partition(".")[0] in modules] == []
     names = {"eval", "exec", "compile", "__import__", "yaml.load", "pickle.loads"}
-    assert [(file, name) for file, name, _ in calls() if name in names] == []
-    # Two places import by a name: that of a command, from a table of ours, and that which --app gives.
+    # Annotations of a handler, which are the consumer's code, as typing.get_type_hints evaluates them.
+    assert [(file, name) for file, name, _ in calls() if name in names] == [("engine/reading.py", "eval")]
+    # Three places import by a name: that of a command, from a table of ours, that which --app gives, and the place of a
+    # handler that runs in a child process, which its registration gives.
     dynamic = {file for file, name, _ in calls() if name.endswith("import_module")}
-    assert dynamic == {"service/commands/group.py", "service/app.py"}
+    assert dynamic == {"service/commands/group.py", "service/app.py", "engine/process/place.py"}
     assert not [file for file, name in imported() if name == "importlib" and file not in dynamic]
 
 
@@ -81,10 +83,12 @@ def test_a_handler_is_found_by_its_registered_topic_alone() -> None:
     """No attribute is looked up by a name that came with a job."""
     looked_up = [(file, node.args[1]) for file, name, node in calls() if name == "getattr"]
     dynamic = {file for file, name in looked_up if not isinstance(name, ast.Constant)}
-    # Fields of our own values, by the names that their classes have; the attribute that --app gives; and what a test asks.
-    assert dynamic == {"engine/config.py", "postgres/grants.py", "service/app.py", "service/commands/group.py",
+    # Fields of values, by the names that their classes have; the attributes that --app and the place of a registered
+    # handler give; and what a test asks.
+    assert dynamic == {"engine/config.py", "engine/process/place.py", "engine/process/record.py",
+                       "engine/process/travel.py", "postgres/grants.py", "service/app.py", "service/commands/group.py",
                        "service/metrics.py", "service/output.py", "service/verify/report.py",
-                       "testing/enqueued.py", "testing/step.py", "vocabulary/kind.py"}  # fmt: skip
+                       "testing/enqueued.py", "testing/step.py", "vocabulary/kind.py", "vocabulary/plain.py"}  # fmt: skip
 
 
 def starts() -> Iterator[tuple[str, str, ast.Call]]:
@@ -98,9 +102,11 @@ def starts() -> Iterator[tuple[str, str, ast.Call]]:
 @pytest.mark.security("S19")
 def test_programs_are_started_by_argument_lists_and_only_those_of_a_local_postgresql_and_our_own() -> None:
     users = {file for file, name in imported() if name in {"subprocess", "multiprocessing", "pty"}}
-    assert all(file.startswith("postgres/local/") for file in users), users
-    # The supervisor of several worker processes starts this very program.
-    assert {file for file, _, _ in starts() if not file.startswith("postgres/local/")} == {"service/child.py"}
+    # The supervisor of several worker processes starts this very program, and so does a worker whose handlers run in
+    # processes of their own.
+    assert all(file.startswith("postgres/local/") for file in users - {"engine/process/child.py"}), users
+    others = {file for file, _, _ in starts() if not file.startswith("postgres/local/")}
+    assert others == {"service/child.py", "engine/process/child.py"}
     shells = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
     assert not [(file, name) for file, name, _ in calls() if name in shells or name.endswith("subprocess_shell")]
     for file, _, node in starts():
@@ -142,8 +148,8 @@ def test_files_are_written_by_a_local_postgresql_and_journals_alone() -> None:
         opens = method == "open" and any(isinstance(mode, str) and set(mode) & set("wax+") for mode in modes)
         if name == "os.open" or opens or (method in writers and len(node.args) <= 1):
             found.add(file)
-    # os.open of /dev/null, for an output that nobody reads any more.
-    assert found - {"service/cli.py", "service/journal.py"} <= {
+    # os.open of /dev/null, for an output that nobody reads any more; and memory that a dying child writes its stack to.
+    assert found - {"service/cli.py", "service/journal.py", "engine/process/child.py"} <= {
         f"postgres/local/{name}.py" for name in ("cluster", "binaries", "server")
     }
     assert not [each for each in imported() if "staticfiles" in each[1]]
