@@ -1,7 +1,8 @@
 """Makes worker processes by fork, so that a killed one is replaced within milliseconds.
 
-`python -m tests.chaos.nursery FOLDER` reads one JSON object a line from its input ({"dsn", "prepared"}) and answers the
-new process's number. When its input ends, whoever started it is gone or done: every child that it has made is killed.
+`python -m tests.chaos.nursery FOLDER` reads one JSON object a line from its input ({"dsn", "prepared", "limited"}) and
+answers the new process's number. When its input ends, whoever started it is gone or done: every child that it has made is
+killed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def main(folder: Path) -> None:
         order = json.loads(line)
         child = os.fork()
         if child == 0:
-            work(folder, order["dsn"], prepared=order["prepared"])
+            work(folder, order["dsn"], prepared=order["prepared"], limited=order["limited"])
         children.append(child)
         sys.stdout.write(f"{child}\n")
         sys.stdout.flush()
@@ -37,7 +38,7 @@ def main(folder: Path) -> None:
             continue
 
 
-def work(folder: Path, dsn: str, *, prepared: bool) -> None:
+def work(folder: Path, dsn: str, *, prepared: bool, limited: bool) -> None:
     """What a child does; never returns."""
     code = 1
     try:
@@ -46,7 +47,7 @@ def work(folder: Path, dsn: str, *, prepared: bool) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream, target in ((0, nothing), (1, log), (2, log)):
             os.dup2(target, stream)
-        run(dsn, folder, prepared=prepared)
+        run(dsn, folder, prepared=prepared, limited=limited)
         code = 0
     except BaseException:
         traceback.print_exc()

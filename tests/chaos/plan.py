@@ -7,11 +7,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from brooq import Limits
+
 LEASE = 2.0
 REAPER = 0.5
 PROCESSES = 4
 SLOTS = 8
 TOPICS = ("fast", "medium", "long")
+LIMITS = {"medium": Limits(max_running=10, max_running_per_key=3)}
+"""What is limited in every run."""
+TIGHT = {"fast": Limits(max_running=12, max_running_per_key=2), "medium": Limits(ordered=True)}
+"""What is limited in the run that is about limits."""
+KEYS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,8 @@ class Order:
     payload: dict[str, Any]
     keyed: bool
     canceled: bool
+    line: str
+    """Its concurrency key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,8 @@ class Scenario:
     """The server's data are in a small file system of their own, which needs root."""
     standby: bool = False
     """A standby follows the server, and every acknowledged commit waits for it."""
+    limited: bool = False
+    """Tight limits: most jobs wait for others."""
     freezing: int = 0
     """How many jobs stop their whole process inside of `on_succeeded`."""
     settings: Mapping[str, str | int | bool] = field(default_factory=dict)
@@ -92,4 +103,4 @@ def _order(random: Random, number: int, *, freeze: bool) -> Order:
     }
     (way,) = random.choices(list(ways), list(ways.values()))
     payload = {"number": number, "do": "freeze" if freeze else way, "wait": round(wait, 4)}
-    return Order(topic, payload, random.random() < 0.2, random.random() < 0.01)
+    return Order(topic, payload, random.random() < 0.2, random.random() < 0.01, f"line {number % KEYS}")

@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 class Processes:
     """The nursery and its living children."""
 
-    def __init__(self, folder: Path, dsn: str, *, prepared: bool) -> None:
+    def __init__(self, folder: Path, dsn: str, *, prepared: bool, limited: bool) -> None:
         """Nothing is started."""
         self.alive: list[int] = []
         self._folder = folder
-        self._order = json.dumps({"dsn": dsn, "prepared": prepared}) + "\n"
+        self._order = json.dumps({"dsn": dsn, "prepared": prepared, "limited": limited}) + "\n"
         self._lock = asyncio.Lock()
         self._nursery: asyncio.subprocess.Process | None = None
 

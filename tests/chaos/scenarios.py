@@ -10,6 +10,7 @@ KILLS = Scenario("kills", "F1", 2000, {"kill": 60}, every=0.25)
 
 QUICK = (
     KILLS,
+    Scenario("limits", "F1", 600, {"kill": 12}, every=0.5, limited=True),
     Scenario("pauses", "F3", 300, {"pause": 8}, every=0.6, seconds=(1.1 * LEASE, 1.5 * LEASE)),
     Scenario("deploys", "F40", 300, {"stop": 8}, every=0.4),
     Scenario("cuts", "F5", 400, {"cut": 15}, every=0.2),
@@ -27,6 +28,7 @@ QUICK = (
 
 _MORE = {
     "kills": (10_000, {"kill": 500}),
+    "limits": (10_000, {"kill": 200}),
     "pauses": (3000, {"pause": 200}),
     "deploys": (3000, {"stop": 200}),
     "cuts": (10_000, {"cut": 300}),

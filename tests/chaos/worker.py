@@ -9,9 +9,20 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.chaos.plan import LEASE, REAPER, SLOTS, TOPICS
+from tests.chaos.plan import LEASE, LIMITS, REAPER, SLOTS, TIGHT, TOPICS
 
-from brooq import Claim, Config, Job, KindOptions, MustCancel, MustDelay, MustPreserveAttempt, Queue, StoreUnavailable
+from brooq import (
+    Claim,
+    Config,
+    Job,
+    KindOptions,
+    Limits,
+    MustCancel,
+    MustDelay,
+    MustPreserveAttempt,
+    Queue,
+    StoreUnavailable,
+)
 from brooq.postgres import PostgresStore, as_psycopg, open_pool
 from brooq.service.journal import Journal
 from brooq.vocabulary.tx import Tx
@@ -64,7 +75,7 @@ def freeze(_: Tx) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-async def main(dsn: str, folder: Path, *, prepared: bool) -> None:
+async def main(dsn: str, folder: Path, *, prepared: bool, limited: bool) -> None:
     """Work until SIGTERM, then hand everything back."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -73,7 +84,9 @@ async def main(dsn: str, folder: Path, *, prepared: bool) -> None:
     async with open_pool(dsn, min_size=0, max_size=4, prepared=prepared, timeout=10) as pool:
         queue = Queue(PostgresStore(pool), CONFIG, name="chaos")
         for topic in TOPICS:
-            queue.register_kind(topic, journal.around(application.handle), KindOptions(attempt_timeout=30))
+            limits = (TIGHT if limited else LIMITS).get(topic, Limits())
+            options = KindOptions(attempt_timeout=30, **limits.as_object())
+            queue.register_kind(topic, journal.around(application.handle), options)
         queue.listen(journal)
         while not stop.is_set():
             try:
@@ -85,10 +98,10 @@ async def main(dsn: str, folder: Path, *, prepared: bool) -> None:
         await queue.close()
 
 
-def run(dsn: str, folder: Path, *, prepared: bool) -> None:
+def run(dsn: str, folder: Path, *, prepared: bool, limited: bool) -> None:
     """One process, from its fork to its end."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(process)d %(levelname)s %(message)s")
     logging.raiseExceptions = False
     # A failed attempt is what most of these jobs are for; its traceback is not.
     logging.getLogger("brooq").addFilter(lambda record: not record.exc_info)
-    asyncio.run(main(dsn, folder, prepared=prepared))
+    asyncio.run(main(dsn, folder, prepared=prepared, limited=limited))

@@ -31,7 +31,13 @@ from brooq.vocabulary.error import StoreError
 __all__ = ["ROOT", "Result", "World", "opened", "run"]
 PATIENCE = 180.0
 """How many seconds after the last fault the queue may take to come to rest."""
-MARKERS = (b"with settled as (", b"insert into ", b"for no key update of job skip locked", b"COMMIT")
+MARKERS = (
+    b"with settled as (",
+    b"with recursive limits as",
+    b"insert into ",
+    b"for no key update of job skip locked",
+    b"COMMIT",
+)
 """Whose answers are eaten: outcomes and claims, jobs, renewals, closing transactions."""
 LEFT = "select count(*) from job where state in ('pending', 'processing', 'failed')"
 
@@ -203,7 +209,7 @@ class World:
                 continue
             due = began + span * number / len(every)
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
-            job = Job(order.topic, order.payload, f"key {number}" if order.keyed else "")
+            job = Job(order.topic, order.payload, f"key {number}" if order.keyed else "", concurrency_key=order.line)
             while True:
                 try:
                     answer = await log.enqueue(self.queue, job)
@@ -250,7 +256,7 @@ async def opened(scenario: Scenario, seed: int, folder: Path) -> AsyncIterator[W
         if scenario.pooled:
             dsn = stack.enter_context(Pooler(dsn, folder)).dsn
         prepared = not (scenario.pooled or scenario.proxied)
-        processes = Processes(folder, dsn, prepared=prepared)
+        processes = Processes(folder, dsn, prepared=prepared, limited=scenario.limited)
         stack.push_async_callback(processes.end)
         pool = await stack.enter_async_context(open_pool(dsn, min_size=0, max_size=4, prepared=prepared, timeout=5))
         store = PostgresStore(pool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
+from uuid import UUID
 
 from tests.engine.parts import memory, queue, until, until_state
 from tests.simulation.virtual import VirtualRuntime, virtual
@@ -22,6 +23,7 @@ class ScriptedBell:
         self.hangs = False
         self.closed = 0
         self.errors: deque[Exception] = deque()
+        self.cancels: list[UUID] = []
         self._rung = 0
         self._heard = asyncio.Event()
 
@@ -49,6 +51,10 @@ class ScriptedBell:
             raise self.errors.popleft()
         return rung
 
+    def canceled(self) -> list[UUID]:
+        told, self.cancels = self.cancels, []
+        return told
+
     async def close(self) -> None:
         self.hangs = False
         self.closed += 1
@@ -61,7 +67,8 @@ class Ground:
         self.bell = ScriptedBell()
         self.nudged: list[float] = []
         self.claimed = 0
-        self.waker = Waker(self.bell, self._nudge, lambda: self.claimed, VirtualRuntime())
+        self.canceled: list[UUID] = []
+        self.waker = Waker(self.bell, self._nudge, lambda: self.claimed, VirtualRuntime(), self.canceled.extend)
         self.waker.start()
 
     def _nudge(self) -> None:
@@ -168,3 +175,68 @@ async def test_a_queue_has_one_while_it_runs() -> None:
         bell.ring()
         await until_state(store, State.DONE, seconds=0.1)
     assert bell.closed
+
+
+@virtual
+async def test_a_cancel_that_is_heard_makes_the_worker_look_whether_it_still_holds_the_job() -> None:
+    store, bell = memory(), ScriptedBell()
+    store.bell = lambda topics: bell  # type: ignore[method-assign]
+    ended: list[float] = []
+
+    async def handler(claim: Claim) -> None:
+        try:
+            await asyncio.sleep(500)
+        finally:
+            ended.append(asyncio.get_running_loop().time())
+
+    made = queue(store, handler, lease=300)
+    async with made:
+        await made.enqueue(Job("t"))
+        await until_state(store, State.PROCESSING)
+        (job,) = store.jobs
+        bell.cancels.append(job.id)  # told, and not so: the handler goes on
+        bell.ring()
+        await asyncio.sleep(10)
+        assert not ended
+        await store.cancel(job.id)  # by another process
+        begun = asyncio.get_running_loop().time()
+        bell.cancels.append(job.id)
+        bell.ring()
+        await until(lambda: ended)
+    assert ended[0] - begun < 0.1
+
+
+@virtual
+async def test_a_cancel_is_heard_in_a_crowd_too() -> None:
+    ground = Ground()
+    await ground.settled()
+    ground.bell.ring(CROWD)
+    await until(lambda: not ground.bell.hangs)
+    ground.bell.cancels.append(UUID(int=1))
+    for _ in range(20):
+        ground.claimed += 1  # it stays as it is: jobs keep coming
+        await asyncio.sleep(WINDOW / 20)
+    assert not ground.bell.hangs
+    assert ground.canceled == [UUID(int=1)]
+    await ground.waker.stop()
+
+
+@virtual
+async def test_a_cancel_through_the_queue_that_runs_the_job_needs_no_bell() -> None:
+    store = memory()
+    ended: list[float] = []
+
+    async def handler(claim: Claim) -> None:
+        try:
+            await asyncio.sleep(500)
+        finally:
+            ended.append(asyncio.get_running_loop().time())
+
+    made = queue(store, handler, lease=300)
+    async with made:
+        answer = await made.enqueue(Job("t"))
+        await until_state(store, State.PROCESSING)
+        begun = asyncio.get_running_loop().time()
+        await made.cancel(answer.id)
+        await until(lambda: ended)
+    assert ended[0] - begun < 0.1

@@ -182,6 +182,7 @@ async def staged(dsn: str, folder: Path) -> AsyncIterator[Stage]:
     audit.uninstall(dsn)
     with psycopg.connect(dsn) as connection:
         connection.execute("delete from job")
+        connection.execute("delete from brooq_topic")
     audit.install(dsn)
     journal, producers = Journal(folder / "journal.jsonl"), ProducerLog(folder / "producers.jsonl")
     try:

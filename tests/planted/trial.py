@@ -9,14 +9,14 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from tests.database import Server
-from tests.planted import engine, statements
+from tests.planted import engine, limits, statements
 from tests.planted.stage import Bug, staged
 
 from brooq.postgres import migrate
 from brooq.postgres.local import LocalPostgres
 from brooq.service.verify.ledger import Violation
 
-BUGS: tuple[Bug, ...] = (*statements.BUGS, *engine.BUGS)
+BUGS: tuple[Bug, ...] = (*statements.BUGS, *engine.BUGS, *limits.BUGS)
 
 FORGETFUL: dict[str, str | int | bool] = {
     "fsync": False,

@@ -14,6 +14,7 @@ import pytest_asyncio
 from brooq import Config, Job, Queue, StoreUnavailable
 from brooq.postgres import PostgresStore, open_pool, wrap_tx
 from brooq.postgres.bell import PostgresBell
+from brooq.postgres.operator import Operator
 
 Driver = Literal["psycopg", "asyncpg"]
 SOON = 10.0
@@ -117,6 +118,68 @@ async def test_without_wake_ups_there_is_no_bell_and_nobody_rings(dsn: str, bell
 async def test_where_statements_are_not_prepared_there_is_no_bell(dsn: str, driver: Driver) -> None:
     async with open_pool(dsn, driver=driver, prepared=False) as pool:
         assert PostgresStore(pool).bell(["t"]) is None
+
+
+async def test_a_cancel_of_a_running_job_is_heard_and_no_other(store: PostgresStore, bell: PostgresBell) -> None:
+    held, waiting = await store.enqueue(None, [Job("t"), Job("foreign")])
+    (taken,) = (await store.exchange("w", [], ["t"], 1, timedelta(hours=1))).taken
+    await bell.wait(0)
+    await store.cancel(waiting.id)
+    assert (await bell.wait(0.2), bell.canceled()) == (0, [])
+    await bell.take_down()
+    await store.cancel(held.id)
+    await bell.wait(SOON)
+    assert bell.canceled() == [held.id] == [taken.id]
+    assert bell.canceled() == []
+    operator = Operator(store, "ann")
+    (other,) = await store.enqueue(None, [Job("t")])
+    await store.exchange("w", [], ["t"], 1, timedelta(hours=1))
+    await operator.cancel(other.id)
+    await bell.wait(SOON)
+    assert bell.canceled() == [other.id]
+    await operator.close()
+    await store.close()
+
+
+async def test_what_anybody_notifies_does_no_harm(store: PostgresStore, bell: PostgresBell, dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        for payload in (
+            '"public". no id',
+            '"public". ',
+            "",
+            '"public".',
+            '"other". 018f0000-0000-7000-8000-000000000000',
+        ):
+            await connection.execute("select pg_notify('brooq_wakeups', %s)", [payload])
+    await store.enqueue(None, [Job("t")])
+    rung = 0
+    while not rung:
+        rung = await bell.wait(SOON)
+    assert bell.canceled() == []
+
+
+@pytest.mark.parametrize("wakeups", [True, False])
+async def test_a_cancel_by_another_process_reaches_the_handler(dsn: str, driver: Driver, wakeups: bool) -> None:
+    """With wake-ups long before the next renewal, which is a minute away; without them at the next renewal."""
+    lease = 180 if wakeups else 1.5
+    async with open_pool(dsn, driver=driver) as pool, open_pool(dsn) as other:
+        queue = Queue(PostgresStore(pool, wakeups=wakeups), Config(poll_interval=0.05, lease=lease))
+        stranger = Queue(PostgresStore(other, wakeups=wakeups))
+        started, ended = asyncio.Event(), asyncio.Event()
+
+        @queue.kind("t", attempt_timeout=300, max_execution_timeout=300)
+        async def handler(claim: Any) -> None:
+            started.set()
+            try:
+                await asyncio.sleep(300)
+            finally:
+                ended.set()
+
+        async with queue, asyncio.timeout(30):
+            answer = await stranger.enqueue(Job("t"))
+            await started.wait()
+            assert (await stranger.cancel(answer.id)).canceled
+            await ended.wait()
 
 
 async def test_a_job_of_another_process_starts_without_waiting_for_the_poll(dsn: str, driver: Driver) -> None:

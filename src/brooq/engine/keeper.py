@@ -31,6 +31,9 @@ class Held(Protocol):
         """The fence."""
 
 
+GATHER = 0.005
+"""For how many seconds a renewal that is asked for waits for others."""
+
 BATCH = 1000
 """How many leases one statement renews."""
 
@@ -54,6 +57,7 @@ class LeaseKeeper:
         self._held = asyncio.Event()
         self._next = math.inf
         self._isolated: Isolated | None = None
+        self._away: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._fence: asyncio.Task[None] | None = None
         self._home: asyncio.AbstractEventLoop | None = None
 
@@ -93,6 +97,19 @@ class LeaseKeeper:
             for hold in holds:
                 self._deadlines.pop(hold, None)
 
+    def doubt(self, jobs: Iterable[UUID]) -> None:
+        """Renew now if any of these is kept: the renewal tells whether it is still held. From any thread."""
+        asked = set(jobs)
+        with self._lock:
+            kept = any(held.id in asked for held in self._deadlines)
+        if not kept or self._away is None:
+            return
+        loop, soon = self._away
+        try:
+            loop.call_soon_threadsafe(soon.set)
+        except RuntimeError:
+            pass  # renewals have ended
+
     async def beat(self, renewer: Renewer) -> None:
         """Renew every lease once. Raises StoreUnavailable: then nothing is known, and the old deadlines stand."""
         with self._lock:
@@ -119,10 +136,12 @@ class LeaseKeeper:
 
     async def _renew_forever(self) -> None:
         renewer = await self._store.renewer()
+        soon = asyncio.Event()
+        self._away = asyncio.get_running_loop(), soon
         try:
             wait = self._period
             while True:
-                await asyncio.sleep(wait)
+                await self._pause(soon, wait)
                 try:
                     await self.beat(renewer)
                 except Exception as error:  # noqa: BLE001  one failed renewal must not end the heartbeat (fault 7)
@@ -133,6 +152,16 @@ class LeaseKeeper:
                     wait = self._period
         finally:
             await renewer.close()
+
+    async def _pause(self, soon: asyncio.Event, seconds: float) -> None:
+        """Until the next renewal is due, or asked for; several that are asked for at one time are one."""
+        try:
+            async with asyncio.timeout(seconds):
+                await soon.wait()
+            await asyncio.sleep(GATHER)
+        except TimeoutError:
+            pass
+        soon.clear()
 
     async def _watch_deadlines(self) -> None:
         """Sleeps until the earliest deadline. Renewals only move deadlines on, but a claim whose answer took long can

@@ -196,10 +196,13 @@ class Queue:
     async def cancel(self, id: UUID | str) -> Cancellation:
         """Cancel a job that is not terminal; answers what was found (I3, I4).
 
-        A handler that is running it learns of it at its next renewal, at most a third of the lease later.
+        A handler that is running it is interrupted at once with wake-ups on, else at its next renewal, a third of the lease
+        later at most.
         """
         id = id if isinstance(id, UUID) else UUID(id)
         answer = await self.store.cancel(id)
+        if self._worker is not None:
+            self._worker.doubt([id])
         if answer.canceled and answer.topic is not None:
             self._listeners.emit(JobCanceled(id, answer.topic))
         return answer
@@ -286,7 +289,7 @@ class Queue:
             loop.start()
         bell = self.store.bell(list(self._kinds))
         if bell is not None:
-            self._waker = Waker(bell, worker.nudge, self.metrics.claimed.total, self._runtime)
+            self._waker = Waker(bell, worker.nudge, self.metrics.claimed.total, self._runtime, worker.doubt)
             self._waker.start()
         log.info(text("engine.started", worker=name, slots=config.workers, topics=", ".join(self._kinds) or "-"))
 

@@ -184,7 +184,8 @@ class Renewer(Protocol):
 
 
 class Bell(Protocol):
-    """A hint that there may be jobs: whoever enqueues rings it while it hangs. Hints get lost: polling is the truth."""
+    """A hint that there may be jobs: whoever enqueues rings it while it hangs. It hears of running jobs that were
+    canceled too, whether it hangs or not. Hints get lost: polling and renewals are the truth."""
 
     async def hang_up(self) -> None:
         """Producers ring from now on. Raises StoreUnavailable; StoreRefused where there can be no wake-ups at all."""
@@ -193,7 +194,13 @@ class Bell(Protocol):
         """Producers ring no more. Raises StoreUnavailable."""
 
     async def wait(self, seconds: float) -> int:
-        """How often it has rung; waits until it rings, for at most so many seconds. Raises StoreUnavailable."""
+        """How often it has rung; waits until it rings or hears of a cancel, for at most so many seconds.
+
+        Raises StoreUnavailable.
+        """
+
+    def canceled(self) -> list[UUID]:
+        """The jobs that were canceled while they ran, as far as `wait` has heard; each is told once."""
 
     async def close(self) -> None:
         """Let go of it; `hang_up` would make it anew."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from uuid import UUID
 
 from brooq.engine.loop import Pulse
 from brooq.engine.runtime import Runtime
@@ -24,6 +25,9 @@ that serialize their commits lose half of their speed at six hundred."""
 LOOK = 0.004
 """How many seconds lie between two looks while the bell does not hang."""
 
+HEAR = 0.05
+"""How many seconds lie between two times that it is asked for cancels while it does not hang."""
+
 SETTLING = (0.005, 0.02, 0.08, 0.3)
 """Looks after the bell was hung: a producer that met no bell may commit only after the first of them."""
 
@@ -34,13 +38,22 @@ ROUND = 5.0
 class Waker:
     """Nudges the worker."""
 
-    def __init__(self, bell: Bell, nudge: Callable[[], None], claimed: Callable[[], int], runtime: Runtime) -> None:
-        """`nudge` makes the worker look for jobs; `claimed` tells how many it has claimed so far."""
+    def __init__(
+        self,
+        bell: Bell,
+        nudge: Callable[[], None],
+        claimed: Callable[[], int],
+        runtime: Runtime,
+        canceled: Callable[[list[UUID]], None],
+    ) -> None:
+        """`nudge` makes the worker look for jobs; `claimed` tells how many it has claimed so far; `canceled` hears of jobs
+        that were canceled while they ran, here or elsewhere."""
         self.pulse = Pulse("wake-ups", runtime)
         self._bell = bell
         self._nudge = nudge
         self._claimed = claimed
         self._runtime = runtime
+        self._canceled = canceled
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -75,14 +88,14 @@ class Waker:
     async def _settle(self) -> None:
         for seconds in SETTLING:
             self._nudge()
-            await self._bell.wait(seconds)
+            await self._wait(seconds)
         self._nudge()
 
     async def _listen(self) -> None:
         """Until they come in crowds."""
         rings, since = 0, self._runtime.clock()
         while rings < CROWD:
-            rung = await self._bell.wait(ROUND)
+            rung = await self._wait(ROUND)
             if rung:
                 self._nudge()
             now = self._runtime.clock()
@@ -90,11 +103,22 @@ class Waker:
                 rings, since = 0, now
             rings += rung
 
+    async def _wait(self, seconds: float) -> int:
+        rung = await self._bell.wait(seconds)
+        canceled = self._bell.canceled()
+        if canceled:
+            self._canceled(canceled)
+        return rung
+
     async def _look_often(self) -> None:
         """Until nothing has come for a while."""
         claimed, since = self._claimed(), self._runtime.clock()
+        heard = since
         while self._runtime.clock() - since < WINDOW:
             self._nudge()
             await asyncio.sleep(LOOK)
+            if self._runtime.clock() - heard >= HEAR:
+                await self._wait(0)
+                heard = self._runtime.clock()
             if (now := self._claimed()) != claimed:
                 claimed, since = now, self._runtime.clock()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from itertools import islice
+from uuid import UUID
 
 from brooq.engine.attempt import Attempt
 from brooq.engine.bind import Grounds
@@ -84,6 +86,10 @@ class Worker:
     def nudge(self) -> None:
         """There may be jobs: look now."""
         self._exchanger.look()
+
+    def doubt(self, jobs: Sequence[UUID]) -> None:
+        """Somebody may have taken these jobs away: renew at once, if any of them is held here."""
+        self.keeper.doubt(jobs)
 
     async def poll(self) -> None:
         """The tick of the poll loop: polling is the truth, everything else only hastens it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from brooq.postgres.session import Driver, Session
 from brooq.postgres.statement import Statements
@@ -22,6 +23,8 @@ class PostgresBell:
         self._statements = statements
         self._topics = list(topics)
         self._wanted = {f"{schema}.{topic}" for topic in topics}
+        self._cancels = f"{schema}. "
+        self._canceled: list[UUID] = []
         self._session: Session | None = None
 
     async def hang_up(self) -> None:
@@ -56,7 +59,19 @@ class PostgresBell:
         except self._driver.errors as error:
             await self.close()
             raise translate(error) from None
+        # Anybody may notify anything: whatever is no id is no cancel.
+        for each in told:
+            if each.startswith(self._cancels):
+                try:
+                    self._canceled.append(UUID(each.removeprefix(self._cancels)))
+                except ValueError:
+                    continue
         return sum(each in self._wanted for each in told)
+
+    def canceled(self) -> list[UUID]:
+        """The jobs that were canceled while they ran, as far as `wait` has heard; each is told once."""
+        told, self._canceled = self._canceled, []
+        return told
 
     async def close(self) -> None:
         """Let go of the connection, and with it of whoever would ring."""

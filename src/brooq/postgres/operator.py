@@ -45,7 +45,7 @@ class Operator:
         rows = await self._ask(self._statements.operator_cancel, id, self._actor, reason)
         if not rows:
             return Cancellation(False, None)
-        ((state, topic, canceled),) = rows
+        ((state, topic, canceled, _),) = rows
         return Cancellation(canceled, State(state), topic)
 
     async def retry(self, id: UUID, reason: str | None = None) -> Retried:

@@ -284,7 +284,7 @@ class PostgresStore:
         rows = await self._through_pool(self._statements.cancel, id)
         if not rows:
             return Cancellation(False, None)
-        ((state, topic, canceled),) = rows
+        ((state, topic, canceled, _),) = rows
         return Cancellation(canceled, State(state), topic)
 
     async def pause(self, topic: str, by: str, reason: str | None = None) -> bool:

@@ -61,6 +61,21 @@ class Change(NamedTuple):
     old_updated_at: str | None
     expired: str | None
     has_error: str | None
+    concurrency_key: str | None
+
+
+class Setting(NamedTuple):
+    """What was set for a topic, in one moment. `rate_period` in seconds."""
+
+    seq: int
+    at: str
+    topic: str
+    paused: bool
+    max_running: int | None
+    max_running_per_key: int | None
+    ordered: bool
+    rate: int | None
+    rate_period: float | None
 
 
 Version: TypeAlias = tuple[str | None, ...]
@@ -109,7 +124,7 @@ class History:
                     # The one sort of the whole table: on disk it takes twice as long.
                     connection.execute("set local work_mem to '256MB'")
                     yield cls(connection, schema, place)
-            except (errors.UndefinedTable, errors.InvalidSchemaName):
+            except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName):
                 raise SchemaError(text("verify.no_audit", schema=place)) from None
             except psycopg.OperationalError as error:
                 raise StoreUnavailable(mask(str(error), dsn)) from None
@@ -122,6 +137,11 @@ class History:
     def in_order(self) -> Iterator[Change]:
         """Every change in the order of writing."""
         return self._copy("order")
+
+    def settings(self) -> list[Setting]:
+        """What was set for topics, in its order."""
+        with psycopg.RawCursor(self._connection) as cursor:
+            return [Setting._make(row) for row in cursor.execute(self._statements["settings"]).fetchall()]
 
     def some(self, jobs: Sequence[str]) -> dict[str, list[Change]]:
         """The changes of some jobs."""
@@ -167,7 +187,7 @@ def moment(value: str) -> datetime:
 @cache
 def _statements(schema: str, audit_schema: str) -> dict[str, bytes]:
     found = {}
-    for name in ("history", "order", "some"):
+    for name in ("history", "order", "settings", "some"):
         source = (files("brooq.postgres") / "audit" / f"{name}.sql").read_text(encoding="utf-8")
         found[name] = (
             source.replace(AUDIT_PLACE, quoted(audit_schema) + ".").replace(PLACE, quoted(schema) + ".").encode()

@@ -17,4 +17,7 @@ noted as (
     select $2::text, 'cancel', found.id, found.topic, found.state, canceled.id is not null, $3::text
     from found left join canceled on true
 )
-select found.state, found.topic, canceled.id is not null as canceled from found left join canceled on true
+select found.state, found.topic, canceled.id is not null as canceled,
+       case when canceled.id is not null and found.state = 'processing'
+            then pg_notify('brooq_wakeups', '"brooq". ' || canceled.id) end
+from found left join canceled on true

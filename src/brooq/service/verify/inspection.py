@@ -13,6 +13,7 @@ from brooq.service.verify.checker import ORDER_MARGIN, Checker, check_order
 from brooq.service.verify.ledger import JOURNAL, NEEDS, PRODUCERS, Ledger, Violation
 from brooq.service.verify.life import Rules
 from brooq.service.verify.logs import Faults, Journal, Producers
+from brooq.service.verify.setting import check_settings
 
 NEAR = 5.0
 """How many seconds around a violation its faults are looked for."""
@@ -89,6 +90,9 @@ def inspect(
             faults.read(path)
         checker = Checker(rules, journal, producers, installed=history.installed)
         ledger = checker.check(history.jobs())
+        settings = history.settings()
+        if settings:
+            check_settings(settings, history.in_order(), ledger, margin)
         if ordered:
             check_order(history.in_order(), ledger, margin)
         found = _findings(history, ledger, faults, limit)

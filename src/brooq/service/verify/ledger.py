@@ -26,6 +26,7 @@ NEEDS: dict[str, str] = {
     "C14": JOURNAL,
     "C15": AUDIT,
     "C16": AUDIT,
+    "C17": AUDIT,
 }
 """Every promise, and without what it cannot be looked at. Logs that are given beside the audit sharpen others too."""
 
