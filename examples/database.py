@@ -20,3 +20,13 @@ def database() -> Iterator[str]:
     with LocalPostgres(".brooq/examples") as postgres:
         migrate.up(postgres.dsn)
         yield postgres.dsn
+
+
+def given() -> str:
+    """The DSN that DATABASE_URL names, for programs of several processes, which cannot each start a PostgreSQL."""
+    dsn = os.environ.get("DATABASE_URL")
+    if not dsn:
+        raise SystemExit(
+            "DATABASE_URL is not set; for a PostgreSQL of your own: export DATABASE_URL=$(brooq local start)"
+        )
+    return dsn

@@ -6,7 +6,9 @@ import os
 
 from psycopg.conninfo import conninfo_to_dict
 
-_place = conninfo_to_dict(os.environ["DATABASE_URL"])
+from examples.database import given
+
+_place = conninfo_to_dict(given())
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",

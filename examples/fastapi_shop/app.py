@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -17,8 +16,9 @@ from brooq import Claim, Config, Job, Queue, Tx
 from brooq.contrib.lifespan import running
 from brooq.postgres import PostgresStore, as_psycopg
 from brooq.postgres.producer import enqueue
+from examples.database import given
 
-DSN = os.environ["DATABASE_URL"]
+DSN = given()
 pool = AsyncConnectionPool(DSN, open=False)  # opened and closed by `running`
 queue = Queue(PostgresStore(pool), Config(workers=4))
 engine = create_async_engine(DSN.replace("postgresql://", "postgresql+asyncpg://", 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from flask import Flask, abort, current_app, request
@@ -11,13 +10,15 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_sessio
 
 from brooq import Claim, Config, Job
 from brooq.contrib.flask import Brooq
+from examples.database import given
 
 app = Flask(__name__)
-app.config["BROOQ_DATABASE_URL"] = os.environ["DATABASE_URL"]
+app.config["BROOQ_DATABASE_URL"] = given()
 app.config["BROOQ_CONFIG"] = Config(workers=4)
 app.config["CARRIER"] = "pigeon"
 brooq = Brooq(app)
-engine = create_engine(os.environ["DATABASE_URL"].replace("postgresql://", "postgresql+psycopg://", 1))
+queue = brooq.queue  # for `brooq worker --app examples.flask_shop.app:queue`
+engine = create_engine(given().replace("postgresql://", "postgresql+psycopg://", 1))
 session = scoped_session(sessionmaker(engine))
 
 

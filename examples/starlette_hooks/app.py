@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from psycopg_pool import AsyncConnectionPool
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -13,8 +11,9 @@ from starlette.routing import Route
 from brooq import Claim, Job, PayloadError, Queue
 from brooq.contrib.lifespan import lifespan
 from brooq.postgres import PostgresStore
+from examples.database import given
 
-queue = Queue(PostgresStore(AsyncConnectionPool(os.environ["DATABASE_URL"], open=False)))
+queue = Queue(PostgresStore(AsyncConnectionPool(given(), open=False)))
 
 
 @queue.kind("hook.received")

@@ -13,7 +13,7 @@ from textwrap import dedent
 
 import psycopg
 import pytest
-from tests.contrib.site import ROOT, Process, Site, environment, served
+from tests.contrib.site import ROOT, Process, Site, environment, free_port, served
 from tests.database import Server
 
 from brooq.postgres import migrate, migration
@@ -95,6 +95,16 @@ def test_asynchronous_code_enqueues_and_handles(site: Site, worker: Process) -> 
     assert made.status_code == 201
     site.until(f"/orders/{made.json()['order']}", goods="tea, with thanks")
     assert worker.running
+
+
+def test_brooqs_own_command_runs_the_same_queue(site: Site, site_dsn: str, tmp_path: Path) -> None:
+    more = {"DJANGO_SETTINGS_MODULE": "examples.django_shop.settings", "HTTP_ADDR": f"127.0.0.1:{free_port()}"}
+    line = ("-m", "brooq", "worker", "--app", "brooq.contrib.django.worker:queue")
+    with Process(site_dsn, *line, log=tmp_path / "log", **more) as process:
+        process.until_said("has started")
+        made = site.post("/orders", {"goods": "pot"}).json()
+        site.until(f"/orders/{made['order']}", shipped=True)
+        assert process.stop() == 0, process.said
 
 
 # --- migrations ---

@@ -41,9 +41,9 @@ class Library:
 
         return self._runner.run(awaited())
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Call a function of the producer with the handle."""
-        return self.wait(function(self.handle, *arguments))
+        return self.wait(function(self.handle, *arguments, **named))
 
     def end(self) -> None:
         """Let go of everything."""

@@ -8,14 +8,15 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, assert_type
 from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg import sql
 from sqlalchemy import create_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session, scoped_session
 from tests.database import Server
 from tests.pooler import Pooler
 from tests.postgres.library import (
@@ -31,9 +32,9 @@ from tests.postgres.library import (
     SqlalchemyConnection,
 )
 
-from brooq import Claim, Config, Job, PayloadError, Queue, State, TxError
+from brooq import Claim, Config, Enqueued, Job, JobRecord, PayloadError, Queue, State, TxError
 from brooq.postgres import PostgresStore, Producer, as_psycopg, migrate, open_pool, wrap_tx
-from brooq.postgres.producer import cancel, enqueue, enqueue_many, find
+from brooq.postgres.producer import cancel, enqueue, enqueue_many, find, jobs, retry
 
 LATER = datetime(2040, 2, 29, 12, 30, tzinfo=UTC)
 
@@ -155,6 +156,31 @@ def test_a_job_is_found_and_canceled_through_the_same_object(library: Library, d
     assert rows(dsn, "state") == [("canceled",)]
     assert library.call(cancel, uuid4()) == (False, None, None)
     assert library.call(find, uuid4()) is None
+
+
+def test_jobs_are_listed_and_retried_and_it_is_written_down_who_did_it(library: Library, dsn: str) -> None:
+    first, second = Job("t", 1), Job("u", 2)
+    library.call(enqueue_many, [first, second])
+    assert [record.payload for record in library.call(jobs)] == [2, 1]
+    assert [record.id for record in library.call(jobs, "t", "pending")] == [first.id]
+    assert library.call(jobs, "t", "done") == []
+    assert library.call(retry, first.id, actor="anna") == (None, State.PENDING, "t", None)
+    assert library.call(cancel, first.id, actor="anna", reason="100% wrong").canceled
+    made = library.call(retry, first.id, actor="boris", reason="it was right")
+    assert (made.state, made.topic) == (State.CANCELED, "t")
+    assert library.call(find, made.id).retry_of == first.id
+    assert library.call(retry, first.id, actor="boris").standing == made.id
+    library.commit()
+    with psycopg.connect(dsn) as connection:
+        asked = "select actor, action, done, reason from brooq_operation where job = %s order by id"
+        trail = connection.execute(asked, [first.id]).fetchall()
+    assert trail == [
+        ("anna", "retry", False, None),
+        ("anna", "cancel", True, "100% wrong"),
+        ("boris", "retry", True, "it was right"),
+        ("boris", "retry", False, None),
+    ]
+    assert library.call(retry, uuid4(), actor="anna") == (None, None, None, None)
 
 
 def test_a_serialization_failure_reaches_the_caller_unchanged(dsn: str, library: Library) -> None:
@@ -334,3 +360,22 @@ def test_what_blocks_is_not_wrapped_but_told_where_it_belongs(dsn: str) -> None:
 
 def test_no_jobs_are_no_statement(library: Library) -> None:
     assert library.call(enqueue_many, []) == []
+
+
+if TYPE_CHECKING:
+
+    async def what_blocks_and_what_is_awaited_is_told_by_types(
+        connection: psycopg.Connection[Any],
+        later: psycopg.AsyncConnection[Any],
+        session: Session,
+        scope: scoped_session[Session],
+        awaited: AsyncSession,
+    ) -> None:
+        job = Job("t")
+        assert_type(enqueue(connection, job), Enqueued)
+        assert_type(enqueue(session, job), Enqueued)
+        assert_type(enqueue(scope, job), Enqueued)
+        assert_type(await enqueue(later, job), Enqueued)
+        assert_type(await enqueue_many(awaited, [job]), list[Enqueued])
+        assert_type(find(connection, job.id), JobRecord | None)
+        enqueue(dsn, job)  # type: ignore[call-overload]

@@ -79,7 +79,8 @@ class Brooq:
 
     @asynccontextmanager
     async def queue(self) -> AsyncIterator[Queue]:
-        """A queue with every kind, and a pool of its own: for `brooq worker --app shop:brooq.queue`, and for tests."""
+        """A queue with every kind, and a pool of its own: for tests, and as `queue = extension.queue` for brooq's own
+        command, `brooq worker --app shop:queue`, with health, metrics and several processes."""
         app = self._application()
         config = self._setting("BROOQ_CONFIG") or Config()
         threads = Threads(config.workers)
