@@ -166,7 +166,7 @@ class Producer:
             rows = await session.fetch(self._statements.cancel, [id])
         if not rows:
             return Cancellation(False, None)
-        ((state, topic, canceled),) = rows
+        ((state, topic, canceled, _),) = rows
         return Cancellation(canceled, State(state), topic)
 
     async def _retry(self, session: Shared, id: UUID, actor: str, reason: str | None) -> Retried:
