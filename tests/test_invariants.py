@@ -174,6 +174,18 @@ async def claim_fails_at_the_top_of_the_integer(place: Place) -> bool:
     return False
 
 
+async def zombie_commits_beside_a_new_claim(place: Place) -> bool:
+    """A consumer's transaction was told that its claim is held, and is open while the job is claimed again."""
+    taken = await place.take()
+    tx = await place.begin()
+    assert await place.store.assert_held(tx, taken.hold)
+    await place.expire(taken.id)
+    await place.store.reap(10)
+    claimed = await place.claim(worker="another")
+    await tx.commit()
+    return bool(claimed)
+
+
 async def claim_waits_for_a_rival(place: Place) -> bool:
     """A claim whose snapshot still shows a job ready that another claim has just taken."""
     assert isinstance(place.ground, PostgresGround)
@@ -184,7 +196,7 @@ async def claim_waits_for_a_rival(place: Place) -> bool:
         psycopg.AsyncRawCursor(rival) as cursor,
     ):
         await cursor.execute(
-            statements("public").exchange, ["rival", [], [], [], [], [], [], ["t"], 10, LEASE, [], [], [], []]
+            statements("public").exchange, ["rival", [], [], [], [], [], [], ["t"], 10, LEASE, [], [], [], [], []]
         )
         assert len(await cursor.fetchall()) == 2  # the job, and the summary
         task = asyncio.ensure_future(place.claim())
@@ -288,6 +300,7 @@ GUARDS = [
     Guard("G5", "renew", HOLD, HOLD.replace("and job.claim_seq = held.token", ""), stale_renewal),
     Guard("G5", "exchange", "claim_seq = job.claim_seq + 1,", "", claims_of_one_job_share_a_fence),
     Guard("G4.2", "exchange", "skip locked", "", claim_waits_for_a_rival),
+    Guard("G5", "exchange", "for update skip locked", "for no key update skip locked", zombie_commits_beside_a_new_claim),
     Guard("G4.2", "exchange", "and job.state in ('pending', 'failed')\n", "\n", held_job_claimed_again),
     Guard("G4.10", "exchange", "and job.available_at <= now()", "", future_job_claimed),
     Guard("K5", "exchange", "job.topic = probe.topic", "true", foreign_job_claimed),

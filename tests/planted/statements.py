@@ -121,7 +121,9 @@ async def rivals(stage: Stage) -> None:
         psycopg.AsyncRawCursor(rival) as cursor,
     ):
         nothing: list[list[Any]] = [[]] * 6
-        await cursor.execute(stage.store._statements.exchange, ["rival", *nothing, [TOPIC], 1, HOUR, [], [], [], []])
+        await cursor.execute(
+            stage.store._statements.exchange, ["rival", *nothing, [TOPIC], 1, HOUR, [], [], [], [], []]
+        )
         assert len(await cursor.fetchall()) == 2  # the job, and the summary
         second = asyncio.ensure_future(stage.claim())
         await waiting_or_done(stage, second)
@@ -348,7 +350,7 @@ BUGS = (
     Bug("dead_without_a_reason", ["C9"],
         weak("exchange", ("coalesce(outcome.error, job.last_error)", "job.last_error")), failed_to_death),
     Bug("claim_without_recheck", ["C3"],
-        weak("exchange", ("for no key update skip locked", ""), ("select found.ctid", "select found.id"),
+        weak("exchange", ("for update skip locked", ""), ("select found.ctid", "select found.id"),
              ("select job.ctid", "select job.id"),
              ("job.ctid = any(array(select ctid from ready))", "job.id = any(array(select id from ready))")), rivals),
     Bug("claim_of_held_jobs", ["C3"],

@@ -91,7 +91,7 @@ def test_a_claim_behind_a_mark_walks_nothing_before_it(dsn: str, clock: Clock) -
 
         def claim(limit: int, places: list[list[Any]]) -> list[Any]:
             with psycopg.RawCursor(worker) as cursor:
-                cursor.execute(statement, ["w", [], [], [], [], [], [], ["t"], limit, lease, *places])
+                cursor.execute(statement, ["w", [], [], [], [], [], [], ["t"], limit, lease, *places, []])
                 return cursor.fetchall()[:-1]
 
         made = Marks()
@@ -101,7 +101,7 @@ def test_a_claim_behind_a_mark_walks_nothing_before_it(dsn: str, clock: Clock) -
             with psycopg.RawCursor(worker) as cursor:
                 cursor.execute(
                     "explain (analyze, buffers, format json) " + statement,
-                    ["w", [], [], [], [], [], [], ["t"], 100, lease, *places],
+                    ["w", [], [], [], [], [], [], ["t"], 100, lease, *places, []],
                 )
                 row = cursor.fetchone()
                 assert row is not None

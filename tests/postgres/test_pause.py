@@ -33,7 +33,7 @@ async def test_a_pause_is_answered_when_no_claim_is_left_that_has_not_seen_it(
         ):
             await backup.execute("select count(*) from brooq_topic, job")
             await producer.execute("insert into job (topic) values ('t')")
-            await cursor.execute(store._statements.exchange, ["rival", *NOTHING, ["t"], 1, HOUR, [], [], [], []])
+            await cursor.execute(store._statements.exchange, ["rival", *NOTHING, ["t"], 1, HOUR, [], [], [], [], []])
             pausing = asyncio.ensure_future(store.pause("t", "ann"))
             await observer.until(lambda: observer.value("select count(*) from brooq_topic where paused_at is not null"))
             done, _ = await asyncio.wait([pausing], timeout=0.2)
@@ -51,7 +51,7 @@ async def test_a_claim_that_does_not_end_is_told(dsn: str, monkeypatch: pytest.M
     monkeypatch.setattr(steering, "PATIENCE", 0.1)
     async with Opened(dsn) as store:
         async with await psycopg.AsyncConnection.connect(dsn) as claim, psycopg.AsyncRawCursor(claim) as cursor:
-            await cursor.execute(store._statements.exchange, ["rival", *NOTHING, ["t"], 1, HOUR, [], [], [], []])
+            await cursor.execute(store._statements.exchange, ["rival", *NOTHING, ["t"], 1, HOUR, [], [], [], [], []])
             with pytest.raises(StoreBusy, match=r"t is set, but a claim from before has not ended within 0\.1 s"):
                 await store.pause("t", "ann")
         assert observer.value("select paused_by from brooq_topic") == "ann"

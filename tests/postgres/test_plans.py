@@ -28,7 +28,7 @@ STATEMENTS = statements("public")
 SUMMARY = 1
 """The row of an exchange that tells what became of the outcomes."""
 
-UNMARKED: list[list[Any]] = [[], [], [], []]
+UNMARKED: list[list[Any]] = [[], [], [], [], []]
 """No marks: the claim looks from the beginning."""
 
 GROW = """
@@ -275,7 +275,7 @@ def test_upkeep_keeps_its_limits_under_every_plan(connection: psycopg.Connection
 @MODES
 def test_statements_about_one_job(connection: psycopg.Connection[Any], mode: str) -> None:
     held, other = ids(connection, "state = 'processing' and locked_by = 'me'", 2)
-    check(explain(connection, STATEMENTS.settle, ["me", held, 1, "done", None, None, 0], mode), buffers=60)
+    check(explain(connection, STATEMENTS.settle, ["me", held, 1, "done", None, None, 0, None], mode), buffers=60)
     check(explain(connection, STATEMENTS.cancel, [other], mode), buffers=60)
     check(explain(connection, STATEMENTS.find, [held], mode), buffers=10)
     check(explain(connection, STATEMENTS.fates, [[held, other]], mode), buffers=20)

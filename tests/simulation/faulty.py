@@ -163,6 +163,18 @@ class FaultyStore:
             await tx.lose()
             raise
 
+    async def progress(self, worker: str, told: Mapping[Hold, str]) -> None:
+        """Hints, over the same weather."""
+        await self.call("progress", lambda: self.inner.progress(worker, told), writing=True)
+
+    async def assert_held(self, tx: Tx, hold: Hold) -> bool:
+        """The fence, inside a transaction."""
+        return await self._within(tx, lambda inner: self.inner.assert_held(inner, hold))
+
+    async def ended(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord | None]:
+        """Those at their end."""
+        return await self.call("ended", lambda: self.inner.ended(ids), writing=False)
+
     async def fates(self, ids: Sequence[UUID]) -> dict[UUID, Fate]:
         """What the rows say."""
         return await self.call("fates", lambda: self.inner.fates(ids), writing=False)

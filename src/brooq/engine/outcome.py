@@ -8,9 +8,10 @@ from uuid import UUID
 
 from brooq.engine.backoff import delay as backoff_delay
 from brooq.engine.reason import reason, sanitize
-from brooq.vocabulary.error import ProcessDied
+from brooq.vocabulary.error import ProcessDied, Quarantined
 from brooq.vocabulary.job import State
 from brooq.vocabulary.kind import ResolvedOptions
+from brooq.vocabulary.message import text
 from brooq.vocabulary.signal import (
     Interruption,
     LeaseLost,
@@ -89,6 +90,11 @@ def decide(
 def released(id: UUID, token: int) -> Outcome:
     """Straight back into circulation, its attempt given back (requirement U3)."""
     return Outcome(id, token, State.PENDING, delay=0.0, refund=1)
+
+
+def quarantined(id: UUID, token: int, leases: int) -> Outcome:
+    """No further try for a job whose leases ran out so often: a recorded failure, since its kind asks for it (I7)."""
+    return Outcome(id, token, State.DEAD, reason(Quarantined(text("engine.quarantined", leases=leases))))
 
 
 def _failed(

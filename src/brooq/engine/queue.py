@@ -28,6 +28,7 @@ from brooq.engine.runtime import Runtime
 from brooq.engine.sampler import Sampler
 from brooq.engine.store import OwnTx, Store
 from brooq.engine.waker import Waker
+from brooq.engine.watch import Watch
 from brooq.engine.worker import Worker
 from brooq.vocabulary.claim import Handler
 from brooq.vocabulary.duration import Duration, to_timedelta
@@ -63,6 +64,7 @@ class Queue:
         self._kinds: dict[str, Kind] = {}
         self._listeners = Listeners()
         self._redactors = Redactors()
+        self._watch = Watch(store)
         self._worker: Worker | None = None
         self._registry: Registry | None = None
         self._loops: list[Loop] = []
@@ -245,6 +247,15 @@ class Queue:
 
     def _reason(self, reason: str | None) -> str | None:
         return sanitize(reason, 1000) if reason else None
+
+    async def wait(self, id: UUID | str, timeout: Duration | None = None) -> JobRecord:
+        """A job's row once it is at its end: `done`, `dead` or `canceled`, with the result where its kind keeps one.
+
+        The store is asked after 20 ms, and less and less often, up to once a second; many who wait share one question.
+        None waits for ever, through outages too. Raises TimeoutError; JobNotFound when there is no such job.
+        """
+        seconds = None if timeout is None else to_timedelta(timeout).total_seconds()
+        return await self._watch.wait(id if isinstance(id, UUID) else UUID(id), seconds)
 
     # --- working ---
 

@@ -46,7 +46,8 @@ def reading_of(handler: Handler, topic: str = "") -> Reading:
         if "[" not in annotation:
             return PLAIN  # a bare Claim, perhaps imported for the type checker alone
         try:
-            annotation = _look_up(annotation, inspect.unwrap(call))
+            while isinstance(annotation, str):  # quoted twice, where annotations are quoted anyway
+                annotation = _look_up(annotation, inspect.unwrap(call))
         except Exception as error:  # noqa: BLE001  it is the consumer's code that is evaluated
             raise ConfigError(
                 [text("config.annotation", topic=topic, handler=name, annotation=annotation, reason=str(error))]
@@ -59,7 +60,7 @@ def reading_of(handler: Handler, topic: str = "") -> Reading:
     try:
         return Reading(codec_of(kind))
     except Unfit as error:
-        raise ConfigError([text("config.payload_type", topic=topic, handler=name, type=str(error))]) from None
+        raise ConfigError([text("config.payload_type", topic=topic, handler=name, reason=str(error))]) from None
 
 
 def _look_up(annotation: str, call: Any) -> Any:

@@ -28,7 +28,8 @@ class Hold(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A job that a claim took. `payload` is JSON text; `waited` is seconds from readiness to the claim."""
+    """A job that a claim took. `payload` is JSON text; `waited` is seconds from readiness to the claim,
+    `expired_leases` how many claims before it ended without a word."""
 
     id: UUID
     topic: str
@@ -38,6 +39,7 @@ class Taken(NamedTuple):
     until: datetime
     max_attempts: int | None
     waited: float
+    expired_leases: int = 0
 
     @property
     def hold(self) -> Hold:
@@ -247,6 +249,17 @@ class Store(Protocol):
 
     async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:
         """Write one outcome inside a transaction, waiting for the row. False: this claim no longer holds the job."""
+
+    async def progress(self, worker: str, told: Mapping[Hold, str]) -> None:
+        """Write how far claims are, as JSON text `{"done": …, "note": …}` to which the store adds its time; each only if
+        this very claim holds the job. Waits for no row: one that is locked is left out."""
+
+    async def assert_held(self, tx: Tx, hold: Hold) -> bool:
+        """Whether the claim is held; if so, nobody claims the job before the transaction ends, while renewals, outcomes
+        and cancels go on. If not, the transaction can only be rolled back."""
+
+    async def ended(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord | None]:
+        """The rows of those jobs that are at their end, None for those that are not; what is not there is left out."""
 
     async def fates(self, ids: Sequence[UUID]) -> dict[UUID, Fate]:
         """What the rows say now; ids without a row are left out."""

@@ -19,13 +19,13 @@ from brooq.engine.kind import Kind
 from brooq.engine.listeners import Listeners
 from brooq.engine.loop import Pulse
 from brooq.engine.metrics import Metrics
-from brooq.engine.outcome import Ending, Outcome, decide, released
+from brooq.engine.outcome import Ending, Outcome, decide, quarantined, released
+from brooq.engine.progress import ClaimHands
 from brooq.engine.recorder import Recorder
 from brooq.engine.redactor import Redactor
 from brooq.engine.runtime import Runtime
 from brooq.engine.slots import Slots
 from brooq.engine.store import Running, Store, Taken
-from brooq.vocabulary.claim import Hands
 from brooq.vocabulary.event import JobClaimed
 from brooq.vocabulary.job import State
 from brooq.vocabulary.message import text
@@ -71,7 +71,7 @@ class Worker:
             store, name, kinds, config, self._recorder, runtime, free=self._free, begin=self._begin
         )
         self._slots = Slots(config.workers, runtime, started=self._started, waits=self._arm, ended=self._ended)
-        self._hands: Hands | None = None
+        self._hands = ClaimHands(store, name)
         self._stopping = False
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -143,20 +143,39 @@ class Worker:
             # Claimed, never started: straight back (U3). So is what came so late that the lease is over by now (L3).
             self._release(attempts)
             return
-        slots = self._slots
-        room = self._config.workers - len(slots.running) - len(slots.waiting)
-        for attempt in attempts[max(room, 0) :]:
-            attempt.ahead = True
         for attempt in attempts:
             self._metrics.claimed[attempt.topic] += 1
-        self.keeper.hold(attempts, sent)
-        self._quiet.clear()
         if self._listeners:
             for attempt in attempts:
                 claim = attempt.claim
                 event = JobClaimed(claim.id, claim.topic, claim.attempt, claim.token, attempt.waited)
                 self._listeners.emit(event)
+        if any(each.expired_leases for each in taken):
+            attempts = self._without_quarantined(taken, attempts)
+            if not attempts:
+                return
+        slots = self._slots
+        room = self._config.workers - len(slots.running) - len(slots.waiting)
+        for attempt in attempts[max(room, 0) :]:
+            attempt.ahead = True
+        self.keeper.hold(attempts, sent)
+        self._quiet.clear()
         self._slots.add(attempts)
+
+    def _without_quarantined(self, taken: list[Taken], attempts: list[Attempt]) -> list[Attempt]:
+        """Put away the jobs whose leases ran out too often for their kind, before another try (I7)."""
+        left = []
+        for each, attempt in zip(taken, attempts, strict=True):
+            allowed = attempt.kind.options.quarantine_after
+            if allowed is None or each.expired_leases < allowed:
+                left.append(attempt)
+                continue
+            attempt.outcome = quarantined(attempt.id, attempt.token, each.expired_leases)
+            self._exchanger.send(attempt)
+            job, topic = str(attempt.id), attempt.topic
+            message = text("engine.put_away", job=job, topic=topic, leases=each.expired_leases)
+            log.error(message, extra={"job": job, "topic": topic})
+        return left
 
     def _release(self, attempts: list[Attempt]) -> None:
         """Hand back what was claimed and never started."""
@@ -325,6 +344,7 @@ class Worker:
             self._complaints.close()
             await self._exchanger.stop()
             await self.keeper.stop()
+            await self._hands.close()
             await self._grounds.close()
 
     def _abandon(self, attempt: Attempt) -> None:

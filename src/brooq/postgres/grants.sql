@@ -93,6 +93,10 @@ begin
              (values ('revoke all on function %s from public', null),
                      ('grant execute on function %s to %I', 'brooq_producer')) as to_do (action, whom)
         where pronamespace = place and proname like 'brooq\_%' and prorettype <> 'trigger'::regtype
+        union all
+        -- Handlers tie their own transactions to their claim.
+        select format('grant execute on function %s to %I', oid::regprocedure, 'brooq_worker')
+        from pg_proc where pronamespace = place and proname = 'brooq_assert_held'
     loop
         execute change;
     end loop;

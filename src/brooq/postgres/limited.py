@@ -55,7 +55,7 @@ class LimitedClaims:
 
     def _claimed(self, rows: Rows, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
         *taken, last = rows
-        now, wait, key, priority, at, id = last[7:]
+        now, wait, key, priority, at, id = last[7:13]
         if key is None:
             self._keys.pop(topic, None)
         else:
@@ -66,7 +66,17 @@ class LimitedClaims:
             self._marks[topic] = (priority, utc(at), id)
         until = utc(now) + lease
         found = [
-            Taken(id, topic, payload, attempts, token, until, max_attempts, max((now - ready).total_seconds(), 0.0))
-            for id, token, topic, payload, attempts, max_attempts, _, ready in (row[:8] for row in taken)
+            Taken(
+                id,
+                topic,
+                payload,
+                attempts,
+                token,
+                until,
+                max_attempts,
+                max((now - ready).total_seconds(), 0.0),
+                expired,
+            )
+            for id, token, topic, payload, attempts, max_attempts, _, ready, *_, expired in taken
         ]
         return LimitedClaim(found, key is not None or len(found) >= limit, wait)

@@ -22,6 +22,7 @@ class Statements:
     """Every statement of the adapter for one schema; the field `claim` is the text of `queries/claim.sql`."""
 
     announce: str
+    assert_held: str
     cancel: str
     census: str
     claim_limited: str
@@ -29,6 +30,7 @@ class Statements:
     dead: str
     dead_group: str
     declare: str
+    ended: str
     enqueue: str
     enqueue_new: str
     enqueue_one: str
@@ -59,6 +61,7 @@ class Statements:
     operator_retry: str
     pace: str
     pause: str
+    progress: str
     prune: str
     reap: str
     renew: str

@@ -64,6 +64,9 @@ PATIENCE = 30.0
 TRIES = 5
 """How often an enqueue of its own transaction is tried when the connection is lost or the database asks to retry."""
 
+CLAIM_OVER = "BQ001"
+"""What brooq_assert_held raises."""
+
 T = TypeVar("T")
 Pool: TypeAlias = "AsyncConnectionPool[Any] | asyncpg.Pool[Any]"
 
@@ -220,15 +223,17 @@ class PostgresStore:
         self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta
     ) -> Exchange:
         """Outcomes and the next claim in one statement, on a connection of the engine's own."""
-        parameters = [worker, *_columns(outcomes), list(topics), limit, lease]
+        *columns, results = _columns(outcomes)
+        parameters = [worker, *columns, list(topics), limit, lease]
         # Outcomes alone have a lane of their own, which has nothing to do with where claims go on.
         parameters += self._marks.columns() if limit else NO_MARKS
+        parameters.append(results)
 
         async def work(session: Session) -> Rows:
             return await session.fetch(self._statements.exchange, parameters)
 
         rows = await self._on_lane(work, within=max(lease.total_seconds(), 5.0))
-        _, written, limited, which, _, _, _, now = rows[-1]
+        _, written, limited, which, _, _, _, now, _ = rows[-1]
         if written == len(outcomes):
             settled = [Hold(outcome.id, outcome.token) for outcome in outcomes]
         else:
@@ -240,8 +245,18 @@ class PostgresStore:
         return Exchange(
             settled,
             [
-                Taken(id, topic, payload, attempts, token, until, max_attempts, max((now - ready).total_seconds(), 0.0))
-                for id, token, topic, payload, attempts, max_attempts, _, ready in rows
+                Taken(
+                    id,
+                    topic,
+                    payload,
+                    attempts,
+                    token,
+                    until,
+                    max_attempts,
+                    max((now - ready).total_seconds(), 0.0),
+                    lost,
+                )
+                for id, token, topic, payload, attempts, max_attempts, _, ready, lost in rows
             ],
             limited.split(" ") if limited else [],
         )
@@ -258,11 +273,34 @@ class PostgresStore:
         """One outcome inside a transaction."""
         parameters = [
             worker, outcome.id, outcome.token, str(outcome.state), outcome.error, outcome.delay, outcome.refund,
+            outcome.result,
         ]  # fmt: skip
         try:
             return bool(await session_of(tx).fetch(self._statements.settle, parameters))
         except self.driver.errors as error:
             raise await _of_own_tx(tx, error) from None
+
+    async def progress(self, worker: str, told: Mapping[Hold, str]) -> None:
+        """Hints: what cannot be written now is not."""
+        ids, tokens = [hold.id for hold in told], [hold.token for hold in told]
+        await self._on_upkeep(self._statements.progress, worker, ids, tokens, list(told.values()))
+
+    async def assert_held(self, tx: Tx, hold: Hold) -> bool:
+        """In the consumer's transaction, whose other errors reach it unchanged."""
+        try:
+            await session_of(tx).fetch(self._statements.assert_held, [hold.id, hold.token])
+        except self.driver.errors as error:
+            if getattr(error, "sqlstate", None) == CLAIM_OVER:
+                return False
+            if isinstance(tx, OwnTx):
+                raise await _of_own_tx(tx, error) from None
+            raise
+        return True
+
+    async def ended(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord | None]:
+        """Through the pool: it is a caller who waits."""
+        rows = await self._through_pool(self._statements.ended, list(ids))
+        return {row[0]: to_record(row) if State(row[3]).terminal else None for row in rows}
 
     async def fates(self, ids: Sequence[UUID]) -> dict[UUID, Fate]:
         """What the rows say now."""
@@ -414,7 +452,7 @@ def _columns(outcomes: Sequence[Outcome]) -> list[list[Any]]:
     """The outcomes as arrays; a batch of plain successes is ids and tokens alone."""
     ids, tokens = [outcome.id for outcome in outcomes], [outcome.token for outcome in outcomes]
     if all(outcome.plain for outcome in outcomes):
-        return [ids, tokens, [], [], [], []]
+        return [ids, tokens, [], [], [], [], []]
     return [
         ids,
         tokens,
@@ -422,4 +460,5 @@ def _columns(outcomes: Sequence[Outcome]) -> list[list[Any]]:
         [outcome.error for outcome in outcomes],
         [outcome.delay for outcome in outcomes],
         [outcome.refund for outcome in outcomes],
+        [outcome.result for outcome in outcomes] if any(outcome.result for outcome in outcomes) else [],
     ]

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from brooq.engine.kind import is_async
 from brooq.engine.queue import Queue
 from brooq.vocabulary.claim import Claim, Handler
 from brooq.vocabulary.error import OutcomeUnknown
@@ -56,25 +58,37 @@ class Journal(Lines):
             self.write(kind, {"job": event.id, "token": event.token, "topic": event.topic})
 
     def around(self, handler: Handler) -> Handler:
-        """The handler, with its start, its end and the jobs that it chained written down."""
+        """The handler, with its start, its end and the jobs that it chained written down. A coroutine function or a plain
+        one; one with `isolation="process"` has to be journaled where it runs."""
+        if is_async(handler):
 
-        async def handle(claim: Claim) -> Any:
-            self._note(
-                claim, "start", topic=claim.topic, owner=claim.lease.owner, attempt=claim.attempt,
-                max_attempts=claim.max_attempts,
-            )  # fmt: skip
-            try:
-                result = await handler(claim)
-            except BaseException as error:
-                signal = find_signal(error)
-                self._end(claim, "raised", error=type(error).__name__, signal=signal and type(signal).__name__)
-                raise
-            for child in claim._chained or ():  # noqa: SLF001  the engine reads it as well
-                self._note(claim, "chain", child=child.id, key=child.idempotency_key)
-            self._end(claim, "returned")
-            return result
+            async def handle(claim: Claim) -> Any:
+                with self._noted(claim):
+                    return await handler(claim)
 
-        return handle
+            return handle
+
+        def handle_in_thread(claim: Claim) -> Any:
+            with self._noted(claim):
+                return handler(claim)
+
+        return handle_in_thread
+
+    @contextmanager
+    def _noted(self, claim: Claim) -> Iterator[None]:
+        self._note(
+            claim, "start", topic=claim.topic, owner=claim.lease.owner, attempt=claim.attempt,
+            max_attempts=claim.max_attempts,
+        )  # fmt: skip
+        try:
+            yield
+        except BaseException as error:
+            signal = find_signal(error)
+            self._end(claim, "raised", error=type(error).__name__, signal=signal and type(signal).__name__)
+            raise
+        for child in claim._chained or ():  # noqa: SLF001  the engine reads it as well
+            self._note(claim, "chain", child=child.id, key=child.idempotency_key)
+        self._end(claim, "returned")
 
     def effect(self, claim: Claim, *, tx: bool = False) -> None:
         """Write down that this run does what must be done once. `tx`: it writes a row of the audit's table `effect` in

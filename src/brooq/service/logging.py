@@ -20,6 +20,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from brooq.engine.bound import JobFilter
 from brooq.postgres.dsn import mask
 from brooq.service.line import one_line
 from brooq.service.secret import MASK, Secret
@@ -75,6 +76,7 @@ def configure(
     stream = stream or sys.stderr
     handler = _SharedHandler(stream) if shared else _Handler(stream)
     handler.setFormatter(formatter(masker, form=form, terminal=stream.isatty(), process=process))
+    handler.addFilter(JobFilter())
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)

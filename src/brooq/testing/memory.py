@@ -32,7 +32,7 @@ from brooq.engine.store import (
     Taken,
 )
 from brooq.vocabulary.error import PayloadError, StoreBusy, TxError
-from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, State, Topic
+from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, Progress, State, Topic
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES, decode, encode
 from brooq.vocabulary.steering import Limits, TopicRecord
@@ -50,6 +50,8 @@ class _Row:
     record: JobRecord
     source: str
     locked: MemoryTx | None = None
+    fenced: set[MemoryTx] = field(default_factory=set)
+    """Transactions that end before the job is claimed again."""
 
 
 @dataclass(eq=False)
@@ -58,6 +60,7 @@ class MemoryTx:
 
     store: MemoryStore
     broken: bool = False
+    aborted: bool = False
     inserted: dict[UUID, _Row] = field(default_factory=dict)
     updated: dict[UUID, JobRecord] = field(default_factory=dict)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,7 +68,8 @@ class MemoryTx:
     async def commit(self) -> None:
         """Make what was written visible; nothing happens when the transaction has ended."""
         if not self.ended.is_set():
-            self.store.apply(self)
+            if not self.aborted:  # as a database does: what was refused cannot commit
+                self.store.apply(self)
             self._end()
 
     async def rollback(self) -> None:
@@ -195,6 +199,29 @@ class MemoryStore:
         own.updated[outcome.id] = self._after(record, outcome)
         return True
 
+    async def progress(self, worker: str, told: Mapping[Hold, str]) -> None:
+        """Hints: a locked row is left out."""
+        for hold, source in told.items():
+            row = self._rows.get(hold.id)
+            if row is not None and row.locked is None and self._holds(row.record, worker, hold.token):
+                said = json.loads(source)
+                row.record = replace(row.record, progress=Progress(said["done"], said.get("note", ""), self.clock()))
+
+    async def assert_held(self, tx: Tx, hold: Hold) -> bool:
+        """A transaction that was refused is aborted: it can only be rolled back."""
+        own = self._mine(tx)
+        row = self._rows.get(hold.id)
+        if row is None or (row.record.state, row.record.claim_seq) != (State.PROCESSING, hold.token):
+            own.aborted = True
+            return False
+        row.fenced.add(own)
+        return True
+
+    async def ended(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord | None]:
+        """What is at its end."""
+        records = {id: self._rows[id].record for id in ids if id in self._rows}
+        return {id: record if record.state.terminal else None for id, record in records.items()}
+
     async def fates(self, ids: Sequence[UUID]) -> dict[UUID, Fate]:
         """What the rows say now."""
         records = {id: self._rows[id].record for id in ids if id in self._rows}
@@ -312,6 +339,7 @@ class MemoryStore:
         for row in self._rows.values():
             if row.locked is tx:
                 row.locked = None
+            row.fenced.discard(tx)
         for row in tx.inserted.values():
             if row.record.id not in self._rows:
                 self._keys.pop((row.record.topic, row.record.idempotency_key), None)
@@ -419,6 +447,7 @@ class MemoryStore:
             and row.record.state in WAITING
             and row.record.available_at <= now
             and row.locked is None
+            and not row.fenced
         ]
         ready.sort(key=lambda row: (row.record.priority, row.record.available_at, row.record.id))
         return ready
@@ -445,6 +474,7 @@ class MemoryStore:
             after.locked_until,
             after.max_attempts,
             waited,
+            after.expired_leases,
         )
 
     def _after(self, record: JobRecord, outcome: Outcome) -> JobRecord:

@@ -7,6 +7,7 @@ BrooqError
 │   ├── IdempotencyKeyError  too long, or with a character that PostgreSQL refuses
 │   ├── AvailableAtError     a naive datetime, or one outside timestamptz
 │   └── PayloadError         not JSON, or too large; names the place
+├── JobNotFound              there is no such job: it never was, or retention has deleted it   (a LookupError)
 ├── TxError                  a transaction that cannot carry a job
 ├── SchemaError              the schema in the database is missing, older or newer
 ├── StoreError               the store did not do what was asked
@@ -15,6 +16,7 @@ BrooqError
 │   ├── OutcomeUnknown       the answer to a commit was lost: it may have happened
 │   └── StoreRefused         the data itself was refused: repeating cannot help
 ├── ProcessDied              the child process of a handler died, or was killed
+├── Quarantined              a job's leases ran out too often, without a word from its workers
 ├── Signal                   what a handler raises to steer its job, see `signal`
 └── Interruption             why a handler was interrupted, see `signal`
 """
@@ -58,6 +60,10 @@ class PayloadError(JobError):
         self.place = place
 
 
+class JobNotFound(BrooqError, LookupError):
+    """There is no such job: it never was, or retention has deleted it."""
+
+
 class TxError(BrooqError):
     """The transaction given is not one of this store, has ended, or was never begun."""
 
@@ -89,3 +95,8 @@ class StoreRefused(StoreError):
 class ProcessDied(BrooqError):
     """The child process of a handler died while it ran, or was killed: the text says how, with how much memory, and
     where the handler was (requirement I6). Nobody catches it: it is the reason of a failed attempt."""
+
+
+class Quarantined(BrooqError):
+    """The leases of a job ran out as often as its kind's `quarantine_after` allows, each time without a word from the
+    worker that held it: it is `dead` and not tried again (requirement I7). Nobody catches it."""

@@ -246,6 +246,13 @@ def _dataclass(kind: Any) -> Fit:
 def _typed_dict(kind: Any) -> Fit:
     hints = _hints(kind)
     late = _later(kind, hints)
+    # Not what `__required_keys__` says alone: where annotations are quoted, it has not looked into them.
+    needed = {
+        name
+        for name, hint in hints.items()
+        if get_origin(hint) is not typing.NotRequired
+        and (get_origin(hint) is typing.Required or name in kind.__required_keys__)
+    }
 
     def read(value: Any, place: str) -> Any:
         if not isinstance(value, Mapping):
@@ -254,7 +261,7 @@ def _typed_dict(kind: Any) -> Fit:
         for name, member in late().items():
             if name in value:
                 found[name] = member(value[name], f"{place}.{name}")
-            elif name in kind.__required_keys__:
+            elif name in needed:
                 _lacks(f"{place}.{name}", hints[name])
         return found
 

@@ -14,7 +14,7 @@
 -- The rate is a bucket of tokens: full at first, refilled evenly. The clock is the real one, since the transaction may have
 -- waited for its lock; where it was set back, the bucket goes on from there.
 --
--- Rows are locked last, and only those that are taken. ctid = any(array(…)): see `exchange`. One row more, without an id,
+-- Rows are locked last, and only those that are taken; as in `exchange`, against consumers' fenced transactions too. ctid = any(array(…)): see `exchange`. One row more, without an id,
 -- tells the time, after how many seconds the next token comes if that is what was missing, and where to go on.
 --
 -- $1 owner, $2 topic, $3 limit, $4 lease, $5 how far to walk, $6 how many keys to skip through, $7 how many jobs of each to
@@ -153,7 +153,7 @@ locked as materialized (
     select job.ctid as place
     from "brooq".job
     where job.ctid = any(array(select place from chosen)) and job.state in ('pending', 'failed')
-    for no key update skip locked
+    for update skip locked
 ),
 taken as (
     update "brooq".job
@@ -164,7 +164,8 @@ taken as (
         locked_until = now() + $4::interval,
         updated_at = now()
     where job.ctid = any(array(select place from locked))
-    returning job.id, job.claim_seq, job.topic, job.payload, job.attempts, job.max_attempts, job.priority, job.available_at
+    returning job.id, job.claim_seq, job.topic, job.payload, job.attempts, job.max_attempts, job.priority, job.available_at,
+              job.expired_leases
 ),
 counted as materialized (
     select count(*) as jobs from taken
@@ -176,14 +177,15 @@ spent as (
     where held.topic = $2::text and limits.rate is not null and (counted.jobs > 0 or limits.ahead)
 )
 (select id, claim_seq, topic::text, payload::text, attempts, max_attempts, priority, available_at,
-        null::float8 as wait, null::text as key, null::int as mark_priority, null::timestamptz as mark_at, null::uuid as mark_id
+        null::float8 as wait, null::text as key, null::int as mark_priority, null::timestamptz as mark_at,
+        null::uuid as mark_id, expired_leases
  from taken order by priority, available_at, id)
 union all
 select null, counted.jobs, null, null, null, null, null, now(),
        case when limits.rate is not null and limits.tokens - counted.jobs < 1
             then (1 - limits.tokens + counted.jobs) / limits.rate * extract(epoch from limits.rate_period)::float8 end,
        (select keys.key from keys where keys.step = $6::int),
-       last.priority, last.available_at, last.id
+       last.priority, last.available_at, last.id, null
 from counted
 left join limits on true
 left join lateral (

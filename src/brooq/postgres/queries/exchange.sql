@@ -15,6 +15,9 @@
 -- backlog ended: dead index entries before it are not walked again (see the store, which looks from the beginning
 -- often enough). Topics that are paused or limited are left out (`steered`): few, asked for once. MATERIALIZED keeps the
 -- LIMIT under every plan.
+-- The lock is FOR UPDATE, of which FOR NO KEY UPDATE would be enough against rivals: a consumer's transaction that was
+-- told by brooq_assert_held that its claim is held keeps a FOR KEY SHARE lock on the row, which renewals and outcomes
+-- (FOR NO KEY UPDATE) go past, and a next claim must not.
 -- ctid = any(array(…)) instead of a join: planned for an unknown limit, a join would read the whole table for one batch.
 -- It comes after the outcomes: see above who waits.
 -- The order of the answer is the order of starting: priority, readiness, id. One row more, without an id, tells how many
@@ -22,7 +25,8 @@
 -- wait for a claim within their limits: see `claim_limited`.
 --
 -- $1 owner, $2 ids, $3 claim_seqs, $4 states, $5 errors, $6 delays in seconds, $7 refunds,
--- $8 topics, $9 limit, $10 lease, $11 topics, $12 priorities, $13 available_at and $14 ids of where to go on
+-- $8 topics, $9 limit, $10 lease, $11 topics, $12 priorities, $13 available_at and $14 ids of where to go on,
+-- $15 results as JSON text
 with settled as (
     update "brooq".job
     set state = coalesce(outcome.state, 'done'),
@@ -37,11 +41,12 @@ with settled as (
                                    else coalesce(job.failures, '[]') end)
                              || jsonb_build_object('attempt', job.attempts, 'at', now(), 'worker', job.locked_by,
                                                    'error', left(outcome.error, 500)) end,
+        result = coalesce(outcome.result::jsonb, job.result),
         updated_at = now()
     from unnest(
         (select $2::uuid[]), (select $3::bigint[]), (select $4::text[]), (select $5::text[]), (select $6::float8[]),
-        (select $7::int[])
-    ) as outcome (id, token, state, error, delay, refund)
+        (select $7::int[]), (select $15::text[])
+    ) as outcome (id, token, state, error, delay, refund, result)
     where job.id = outcome.id
       and job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = outcome.token
       and (select set_config('lock_timeout', '1s', true)
@@ -85,7 +90,7 @@ ready as materialized (
           )
         order by job.available_at, job.id
         limit (select $9::int)
-        for no key update skip locked
+        for update skip locked
     ) as found
     limit (select $9::int)
 ),
@@ -98,9 +103,10 @@ taken as (
         locked_until = now() + $10::interval,
         updated_at = now()
     where job.ctid = any(array(select ctid from ready))
-    returning job.id, job.claim_seq, job.topic, job.payload, job.attempts, job.max_attempts, job.priority, job.available_at
+    returning job.id, job.claim_seq, job.topic, job.payload, job.attempts, job.max_attempts, job.priority, job.available_at,
+              job.expired_leases
 )
-(select id, claim_seq, topic, payload::text, attempts, max_attempts, priority, available_at
+(select id, claim_seq, topic, payload::text, attempts, max_attempts, priority, available_at, expired_leases
  from taken order by priority, available_at, id)
 union all
 select null, count(*),
@@ -109,5 +115,5 @@ select null, count(*),
             select from "brooq".job where job.topic = steered.topic and job.state in ('pending', 'failed')
         )),
        case when count(*) < cardinality($2) then json_agg(json_build_array(id, claim_seq))::text end,
-       null, null, null, now()
+       null, null, null, now(), null
 from settled

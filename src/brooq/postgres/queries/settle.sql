@@ -1,6 +1,6 @@
 -- Write one outcome inside an open transaction. It waits for the row, unlike an exchange: the transaction holds
 -- nothing yet that others wait for, and its callbacks must not run unless the job is ours.
--- $1 owner, $2 id, $3 claim_seq, $4 state, $5 error, $6 delay in seconds, $7 refund
+-- $1 owner, $2 id, $3 claim_seq, $4 state, $5 error, $6 delay in seconds, $7 refund, $8 result as JSON text
 update "brooq".job as job
 set state = $4::text,
     attempts = greatest(attempts - $7::int, 0),
@@ -13,6 +13,7 @@ set state = $4::text,
                               else coalesce(job.failures, '[]') end)
                              || jsonb_build_object('attempt', job.attempts, 'at', now(), 'worker', job.locked_by,
                                                    'error', left($5::text, 500)) end,
+    result = coalesce($8::text::jsonb, result),
     updated_at = now()
 where (select case when current_setting('synchronous_commit') in ('off', 'local', 'remote_write')
                    then set_config('synchronous_commit', 'on', true) else '' end) is not null
