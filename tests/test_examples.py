@@ -26,6 +26,19 @@ SAYS = {
         "no such address: dead, attempts 1, runs 1; MustGiveUp: no further attempt can help",
         "wrapped: dead, attempts 1, runs 1; RuntimeError: delivery failed",
     ],
+    "isolation": [
+        "thread: done",
+        "well: done",
+        "crash: dead ProcessDied: killed by SIGSEGV after",
+        "hang: dead AttemptTimeout: the attempt ran longer than 4 s; killed by SIGKILL after",
+        "it was in match",
+    ],
+    "typed": [
+        "done: {'cents': 4750}",
+        "progress was told of, last: ",
+        "dead: PayloadError: $.lines[0].cents: expected int, got str",
+    ],
+    "fence": ["claim 1 was refused", "booked by claims [2]"],
     "exactly_once": ["bookings: 1, cents: 1250", "done after 2 attempts"],
 }
 
