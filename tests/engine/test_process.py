@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -301,6 +303,36 @@ async def test_chained_jobs_come_back_whole() -> None:
     chained = next(each for each in ground.store.jobs if each.topic == "next")
     assert chained.payload == {"big": 2**100, "float": 1e16}
     assert (chained.idempotency_key, chained.tags, chained.metadata) == ("one", ("a",), {"b": 1})
+
+
+WORKER = """
+import asyncio, sys
+from tests.engine import process_handlers as handlers
+from brooq import Config, Job, KindOptions, Queue
+from brooq.testing import MemoryStore
+
+async def main():
+    queue = Queue(MemoryStore(), Config(poll_interval=0.02))
+    queue.register_kind("deaf", handlers.deaf, KindOptions(isolation="process"))
+    await queue.enqueue(Job("deaf", sys.argv[1]))
+    async with queue:
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_handler_that_hears_nothing_dies_with_its_worker(tmp_path: Path) -> None:
+    """SIGKILL to the worker: nobody is left to kill anything."""
+    place = tmp_path / "place"
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(place)], cwd=Path(__file__).parents[2])  # noqa: ASYNC220
+    try:
+        await until(place.exists)
+        (child,) = psutil.Process(worker.pid).children()
+    finally:
+        worker.kill()
+        worker.wait()
+    await until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
 class Holder:

@@ -6,14 +6,16 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
 
-from brooq import Claim, Job, Queue
+from brooq import Claim, Job, LeaseLost, Queue, current_claim
 from brooq.postgres import PostgresStore, as_psycopg, open_pool
 from brooq.testing import MemoryStore, assert_idempotent
+from brooq.testing.memory import MemoryTx
 
 
 class World:
@@ -237,3 +239,31 @@ async def test_a_store_in_memory_is_enough_for_callbacks() -> None:
     await check(only_in_the_closing_transaction, queue=queue)
     assert isinstance(queue.store, MemoryStore)
     assert {record.topic for record in queue.store.jobs} == {"next"}
+
+
+@dataclass
+class Entry:
+    """A typed payload."""
+
+    name: str
+
+
+async def test_a_handler_has_its_typed_payload_and_its_fence_in_a_trial() -> None:
+    """Of two copies that overlap the first is a zombie: what it asks for is refused."""
+    refused = 0
+
+    async def adds_behind_the_fence(claim: Claim[Entry]) -> None:
+        nonlocal refused
+        assert current_claim() is claim
+        claim.progress(0.5)
+        if await world.has(claim.payload.name):
+            return
+        try:
+            await claim.assert_held(MemoryTx(MemoryStore()))
+        except LeaseLost:
+            refused += 1
+            return
+        world.ledger.append(claim.payload.name)
+
+    await assert_idempotent(adds_behind_the_fence, Job("t", Entry("a")), state=world.state, reset=world.reset)
+    assert refused

@@ -13,13 +13,17 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
+from brooq.engine.kind import is_async
 from brooq.engine.queue import Queue
+from brooq.engine.reading import reading_of
 from brooq.testing.memory import MemoryStore
 from brooq.testing.step import Stepped
-from brooq.vocabulary.claim import Claim, Lease
+from brooq.vocabulary.claim import CURRENT, Claim, Lease
 from brooq.vocabulary.job import Job
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import encode
+from brooq.vocabulary.signal import LeaseLost
+from brooq.vocabulary.tx import Tx
 
 Hook: TypeAlias = Callable[[], Any]
 """Without parameters, blocking or asynchronous."""
@@ -67,8 +71,8 @@ class _Trial:
         self._store = MemoryStore() if queue is None else queue.store
         self._runs = 0
         self._expected: Any = None
-        call = handler if inspect.iscoroutinefunction(handler) else getattr(handler, "__call__", handler)  # noqa: B004
-        self._waits = inspect.iscoroutinefunction(call)
+        self._waits = is_async(handler)
+        self._reading = reading_of(handler, str(job.topic))
 
     async def run(self) -> list[str]:
         await self._begin()
@@ -138,12 +142,23 @@ class _Trial:
             max_attempts=max(self._job.max_attempts or 5, self._runs),
             token=self._runs,
             lease=Lease(f"idempotence-{self._runs}", datetime.now(UTC) + timedelta(minutes=2)),
+            hands=self,
         )
+        self._reading.open(claim)
+        CURRENT.set(claim)
         if self._waits:
             await self._handler(claim)
         else:
             await asyncio.to_thread(self._handler, claim)
         return claim
+
+    def progress(self, claim: Claim, done: float, note: str) -> None:
+        """Nobody looks."""
+
+    async def assert_held(self, claim: Claim, tx: Tx) -> None:
+        """The last run holds the job, and those before it are zombies."""
+        if claim.token != self._runs:
+            raise LeaseLost(text("engine.not_held", job=claim.id, token=claim.token))
 
     async def _close(self, claim: Claim) -> None:
         callbacks, chained = claim._callbacks, claim._chained  # noqa: SLF001  as the engine does
