@@ -385,13 +385,17 @@ async def test_a_job_that_its_workers_die_of_and_leases_that_nobody_takes_back(d
 
 def test_a_topic_that_nobody_works_on(dsn: str) -> None:
     execute(dsn, "insert into job (topic, available_at) values ('left.alone', now() - interval '1 hour')",
-            "insert into job (topic, available_at) values ('later', now() + interval '1 hour')")  # fmt: skip
+            "insert into job (topic, available_at) values ('later', now() + interval '1 hour')",
+            "insert into job (topic, available_at) values ('on.purpose', now() - interval '2 hours')")  # fmt: skip
+    assert brooq("pause", "on.purpose", dsn=dsn).returncode == 0
     found = examined(dsn)
     assert (found["topic_abandoned"]["severity"], found["topic_abandoned"]["values"]["topic"]) == (
         "wrong",
         "left.alone",
     )
     assert "workers_none" in found
+    spoken = brooq("doctor", dsn=dsn).stdout
+    assert ("left.alone" in spoken, "on.purpose" in spoken, "later" in spoken) == (True, False, False)
 
 
 def test_without_a_database_it_says_so(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def paragraph(string: str, indent: int = 0, *, hanging: bool = False) -> None:
         width = max(shutil.get_terminal_size().columns, 40)
         # An id or a path that is longer than the line stays whole: it is there to be copied.
         wrapped = textwrap.wrap(
-            line.strip(), width, initial_indent=first, subsequent_indent=first + "  ", break_long_words=False,
-            break_on_hyphens=False,
+            line.strip(), width, initial_indent=first, subsequent_indent=first if hanging else f"{first}  ",
+            break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
         lines = "\n".join(wrapped)
     else:

@@ -1,5 +1,6 @@
 -- The topics in which a job could run now, and for how long the first of them has waited: topics are found by skipping
 -- through the index of the claim from one to the next, a bounded number of times.
+-- Topics that somebody has paused wait because they shall.
 -- $1 how many topics
 with recursive waiting (topic, step) as (
     (select topic, 1 from "brooq".job where state in ('pending', 'failed') order by topic limit 1)
@@ -20,5 +21,6 @@ cross join lateral (
     order by available_at, id limit 1
 ) as first
 where waiting.topic is not null
+  and not exists (select from "brooq".brooq_topic as held where held.topic = waiting.topic and held.paused_at is not null)
 group by waiting.topic
 order by seconds desc
