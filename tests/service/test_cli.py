@@ -113,7 +113,8 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
         (["jobs", "--limit", "many"], "many"),
         (["jobs", "--topic", "A B"], "did you mean a-b?"),
         (["show"], "Missing argument"),
-        (["show", "7"], "no id of a job"),
+        (["show", "7"], "'7' is no id of a job"),
+        (["enqueue", "a", "-"], "standard input is empty"),
         (["cancel"], "Missing argument"),
         (["cancel", NOBODY, "x\x1b[31m"], "\\u001b"),
         (["stats", "extra"], "extra"),
@@ -360,6 +361,30 @@ def test_show(dsn: str, tmp_path: Path) -> None:
     assert NOBODY in absent.stderr
 
 
+def test_show_tells_what_a_handler_has_told(dsn: str, tmp_path: Path) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row: Any = connection.execute(
+            "insert into job (topic, concurrency_key, result, progress, retry_of) values ('t', 'ada',"
+            ' \'{"total": 1.50, "big": 12345678901234567890.5}\','
+            ' \'{"done": 0.4, "note": "half\\u001b way", "at": "2027-01-01T00:00:00+00:00"}\', %s) returning id',
+            [UUID(NOBODY)],
+        ).fetchone()
+    done = brooq("show", str(row[0]), dsn=dsn, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for part in (
+        "concurrency_key  ada",
+        f"retry_of         {NOBODY}",
+        "40%  half\\u001b way",
+        "12345678901234567890.5",
+    ):
+        assert part in done.stdout
+    assert "\x1b" not in done.stdout
+    (line,) = brooq("show", str(row[0]), "--json", dsn=dsn, cwd=tmp_path).stdout.splitlines()
+    read = json.loads(line)
+    assert read["progress"]["done"] == 0.4
+    assert "12345678901234567890.5" in line
+
+
 def test_cancel_says_of_each_what_was_found(dsn: str, tmp_path: Path) -> None:
     pending, processing, failed, finished, dead, canceled = seed(dsn)
     alive = brooq("cancel", *map(str, (pending, processing, failed, canceled)), dsn=dsn, cwd=tmp_path)
@@ -490,6 +515,17 @@ def test_a_terminal_is_asked_before_everything_is_deleted(dsn: str, tmp_path: Pa
     assert b"deletes all jobs" in output
     assert process.returncode != 0
     assert rows(dsn, "select count(*) from job") == [(0,)]
+
+
+def test_a_person_who_enqueues_hears_of_a_topic_that_may_have_been_meant(dsn: str, tmp_path: Path) -> None:
+    assert "did you mean" not in on_terminal("enqueue", "email.send", "1", dsn=dsn, cwd=tmp_path)
+    seen = on_terminal("enqueue", "emial.send", "1", dsn=dsn, cwd=tmp_path)
+    assert "did you mean email.send?" in seen
+    assert "did you mean" not in on_terminal("enqueue", "report", "1", dsn=dsn, cwd=tmp_path)
+    assert "did you mean" not in on_terminal("enqueue", "email.send", "1", dsn=dsn, cwd=tmp_path)
+    # A program is told nothing that it has not asked for.
+    assert brooq("enqueue", "email.sned", "1", dsn=dsn, cwd=tmp_path).stderr == ""
+    assert rows(dsn, "select count(*) from job") == [(5,)]
 
 
 def test_a_progress_bar_on_a_terminal(dsn: str, tmp_path: Path) -> None:

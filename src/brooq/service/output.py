@@ -15,6 +15,7 @@ from brooq.service.layout import laid_out
 from brooq.service.line import one_line, shorten
 from brooq.vocabulary.job import JobRecord
 from brooq.vocabulary.message import text
+from brooq.vocabulary.payload import encode
 
 
 def table(
@@ -70,11 +71,11 @@ def finding_line(severity: str, message: str, remedy: str = "") -> None:
         paragraph(f"→ {remedy}", len(word) + 2)
 
 
-def object_line(values: Mapping[str, Any], payload: str | None = None) -> str:
-    """One JSON object on one line. `payload` is JSON text and goes in as it is: no number of it is read or rounded."""
+def object_line(values: Mapping[str, Any], **texts: str) -> str:
+    """One JSON object on one line. `texts` are JSON and go in as they are: no number of them is read or rounded."""
     written = json.dumps(values, ensure_ascii=False, default=_as_json)
-    if payload is not None:
-        written = f'{written[:-1]}{", " if values else ""}"payload": {payload}}}'
+    for name, value in texts.items():
+        written = f'{written[:-1]}{"" if written == "{}" else ", "}"{name}": {value}}}'
     return one_line(written)
 
 
@@ -84,11 +85,14 @@ def _as_json(value: object) -> str:
 
 def record_line(record: JobRecord) -> str:
     """A job as one JSON object. Its `payload` has to be JSON text, as the reader leaves it."""
-    values = {name: getattr(record, name) for name in JobRecord.__slots__ if name not in {"payload", "failures"}}
+    apart = {"payload", "failures", "result", "progress"}
+    values = {name: getattr(record, name) for name in JobRecord.__slots__ if name not in apart}
     values["failures"] = [
         {"attempt": each.attempt, "at": each.at, "worker": each.worker, "error": each.error} for each in record.failures
     ]
-    return object_line(values, record.payload)
+    told = record.progress
+    values["progress"] = told and {"done": told.done, "note": told.note, "at": told.at}
+    return object_line(values, result=encode(record.result), payload=record.payload)
 
 
 def moment(value: datetime | None) -> str:

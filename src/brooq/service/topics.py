@@ -21,12 +21,17 @@ async def known(opened: Session) -> set[str]:
     return {depth.topic for depth in census.depths} | {topic for each in workers for topic in each.topics}
 
 
-async def meant(opened: Session, topic: str) -> str | None:
-    """A word on a topic that nobody knows, with the one that may have been meant; None when it is known."""
+async def meant(opened: Session, topic: str, *, close_only: bool = False) -> str | None:
+    """A word on a topic that nobody knows, with the one that may have been meant; None when it is known.
+
+    `close_only`: None too when there is none that is written like it.
+    """
     topics = await known(opened)
     if topic in topics:
         return None
-    close = difflib.get_close_matches(topic, topics, 1)
+    close = difflib.get_close_matches(topic, topics, 1, 0.8 if close_only else 0.6)
+    if close_only and not close:
+        return None
     hint = text("setting.did_you_mean", name=close[0]) if close else ""
     return text("command.topic_unknown", topic=topic) + hint
 

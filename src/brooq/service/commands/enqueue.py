@@ -45,6 +45,7 @@ def _one(topic: Topic, payload: str | None, key: str, at: datetime | None, *, as
     from brooq.service.bulk import payload_problem  # noqa: PLC0415
     from brooq.service.commands.session import run, session  # noqa: PLC0415
     from brooq.service.output import object_line  # noqa: PLC0415
+    from brooq.service.topics import meant  # noqa: PLC0415
 
     if payload is None:
         source = b"null"
@@ -54,13 +55,17 @@ def _one(topic: Topic, payload: str | None, key: str, at: datetime | None, *, as
         source = payload.encode("utf-8", "surrogateescape")
     job = Job(topic, source, key, at)
     # Before any connection: what is wrong with the usage does not depend on the database.
-    problem = payload_problem(source)
+    problem = text("command.empty_input") if payload == STDIN and not source.strip() else payload_problem(source)
     if problem is not None:
         raise click.UsageError(problem)
 
     async def work() -> None:
         async with session() as opened:
+            # A person may have mistyped it, and would wait for ever; a program has its topics from its source.
+            hint = await meant(opened, topic, close_only=True) if sys.stderr.isatty() else None
             answer = await opened.queue.enqueue(job)
+        if hint is not None:
+            click.echo(hint, err=True)
         if as_json:
             click.echo(object_line({"id": answer.id, "created": answer.created}))
             return

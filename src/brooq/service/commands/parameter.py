@@ -71,7 +71,7 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
             found = datetime.fromisoformat(value.upper().replace("Z", "+00:00") if value[-1:] in "zZ" else value)
         except (ValueError, OverflowError) as error:
             reason = str(error) if value.startswith("+") else ""
-            self.fail(text("command.bad_time", value=shorten(value, 60), reason=reason), parameter, context)
+            self.fail(text("command.bad_time", value=shorten(value, 60), reason=reason).rstrip(), parameter, context)
         if found.tzinfo is None:
             self.fail(text("command.naive_time", value=shorten(value, 60)), parameter, context)
         return found

@@ -37,6 +37,7 @@ def show(id: UUID, *, as_json: bool) -> int:
 def _print(record: JobRecord) -> None:
     from brooq.service.line import one_line  # noqa: PLC0415
     from brooq.service.output import moment  # noqa: PLC0415
+    from brooq.vocabulary.payload import encode  # noqa: PLC0415
 
     values: dict[str, str] = {
         "id": str(record.id),
@@ -55,6 +56,10 @@ def _print(record: JobRecord) -> None:
         "tags": ", ".join(record.tags),
         "metadata": json.dumps(record.metadata, ensure_ascii=False) if record.metadata else "",
         "last_error": record.last_error or "",
+        "concurrency_key": record.concurrency_key,
+        "retry_of": str(record.retry_of or ""),
+        "progress": _progress(record),
+        "result": "" if record.result is None else encode(record.result),
         "payload": record.payload,
     }
     width = max(map(len, values))
@@ -68,3 +73,10 @@ def _print(record: JobRecord) -> None:
     for failure in record.failures:
         head = text("command.failure", attempt=failure.attempt, at=moment(failure.at), worker=failure.worker)
         click.echo(f"{'failure':<{width}}  {one_line(head)}: {one_line(failure.error)}")
+
+
+def _progress(record: JobRecord) -> str:
+    from brooq.service.output import moment  # noqa: PLC0415
+
+    told = record.progress
+    return "" if told is None else f"{told.done:.0%}  {told.note}  ({moment(told.at)})".replace("    (", "  (")
