@@ -107,6 +107,30 @@ def test_brooqs_own_command_runs_the_same_queue(site: Site, site_dsn: str, tmp_p
         assert process.stop() == 0, process.said
 
 
+def test_a_handler_in_a_process_of_its_own_and_an_asynchronous_task_have_the_orm(
+    site_dsn: str, worker: Process
+) -> None:
+    said = shell(
+        site_dsn,
+        """
+        import time
+        from brooq import Job
+        from brooq.contrib.django import enqueue, find
+        from examples.django_shop.shop.models import Order
+        from examples.django_shop.shop.tasks import count_orders
+
+        order = Order.objects.create(goods="lamp")
+        id, _ = enqueue(Job("order.render", {"order": order.pk}))
+        counted = count_orders.enqueue()
+        while not (find(id).state.terminal and counted.is_finished):
+            time.sleep(0.02)
+            counted.refresh()
+        print(find(id).state, Order.objects.get(pk=order.pk).goods, counted.status, sep=" | ")
+        """,
+    )
+    assert said == "done | lamp, rendered | SUCCESSFUL", worker.said
+
+
 # --- migrations ---
 
 
@@ -198,6 +222,22 @@ def test_the_tables_live_in_the_schema_of_the_settings(empty_dsn: str, tmp_path:
         check=False,
     )
     assert ended.stdout.strip() == "found", ended.stderr
+
+
+def test_settings_that_a_test_overrides_are_read_anew(site_dsn: str) -> None:
+    said = shell(
+        site_dsn,
+        """
+        from django.test import override_settings
+        from brooq.contrib.django.configuration import configuration
+
+        print(configuration().config.workers)
+        with override_settings(BROOQ={"WORKERS": 7, "LEASE": 30}):
+            print(configuration().config.workers, configuration().config.lease)
+        print(configuration().config.workers)
+        """,
+    )
+    assert said.split() == ["4", "7", "30", "4"]
 
 
 def test_a_worker_without_the_schema_says_so_in_one_line(empty_dsn: str) -> None:

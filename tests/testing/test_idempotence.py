@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from brooq import Claim, Job, LeaseLost, Queue, current_claim
+from brooq import Claim, Job, LeaseLost, PayloadError, Queue, current_claim
 from brooq.postgres import PostgresStore, as_psycopg, open_pool
 from brooq.testing import MemoryStore, assert_idempotent
 from brooq.testing.memory import MemoryTx
@@ -184,6 +184,47 @@ async def test_what_a_handler_raises_undisturbed_is_no_finding() -> None:
 
     with pytest.raises(KeyError):
         await check(broken)
+
+
+# --- what claims can do ---
+
+
+async def fenced(claim: Claim) -> None:
+    """Adds what only one may add: whoever has lost the job is stopped in front of it."""
+    await world.mark("begun")
+    await claim.progress(0.5, "half")
+    await claim.assert_held(await MemoryStore().begin())
+    if claim.payload not in world.ledger:
+        world.ledger.append(claim.payload)
+
+
+async def fenced_too_early(claim: Claim) -> None:
+    await claim.assert_held(await MemoryStore().begin())
+    if not await world.has(claim.payload):
+        world.ledger.append(claim.payload)
+
+
+async def test_a_fence_stops_the_copy_that_has_lost_the_job() -> None:
+    assert await check(fenced)
+    with pytest.raises(AssertionError, match="lost its lease"):
+        await check(fenced_too_early)
+
+
+@dataclass
+class Order:
+    number: int
+
+
+async def typed(claim: Claim[Order]) -> None:
+    assert current_claim() is claim
+    world.marks.add(claim.payload.number)
+    await asyncio.sleep(0)
+
+
+async def test_a_handler_gets_the_payload_that_it_asks_for() -> None:
+    assert len(await check(typed, Job("t", {"number": 7}))) == 1
+    with pytest.raises(PayloadError, match="number"):
+        await check(typed, Job("t", {"number": "seven"}))
 
 
 # --- on a real database ---

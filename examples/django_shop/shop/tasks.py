@@ -16,3 +16,9 @@ def write_invoice(context: object, order: int, *, currency: str) -> str:
     number = f"{currency}-{order}"
     Order.objects.filter(pk=order).update(invoiced=number)
     return number
+
+
+@task
+async def count_orders() -> int:
+    """Tasks may be asynchronous too."""
+    return await Order.objects.acount()

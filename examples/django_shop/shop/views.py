@@ -43,4 +43,5 @@ def look(_: HttpRequest, id: int) -> JsonResponse:
 def invoice(request: HttpRequest, id: int) -> JsonResponse:
     """How the task that writes the invoice is: `?task=…`."""
     result = write_invoice.get_result(request.GET["task"])
-    return JsonResponse({"order": id, "status": result.status, "attempts": result.attempts})
+    number = result.return_value if result.is_finished and result.status == "SUCCESSFUL" else None
+    return JsonResponse({"order": id, "status": result.status, "attempts": result.attempts, "number": number})

@@ -7,10 +7,10 @@ flask brooq migrate; flask brooq worker                          # in a deployme
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import wraps
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -19,8 +19,8 @@ from flask import Flask
 from flask.cli import AppGroup
 
 from brooq.contrib.program import work
-from brooq.contrib.thread import Threads
 from brooq.engine.config import Config
+from brooq.engine.kind import is_async
 from brooq.engine.queue import Queue
 from brooq.postgres import migrate
 from brooq.postgres.pool import open_pool
@@ -32,7 +32,7 @@ from brooq.vocabulary.job import Enqueued, Job
 from brooq.vocabulary.kind import KindOptions
 from brooq.vocabulary.message import text
 
-H = TypeVar("H", bound=Callable[[Claim], Any])
+H = TypeVar("H", bound=Callable[..., Any])
 SPARE = 2
 """How many connections the worker's pool has beside one for each slot."""
 
@@ -44,7 +44,7 @@ class Brooq:
     def __init__(self, app: Flask | None = None) -> None:
         """With an application, or before it (`init_app`)."""
         self._app = app
-        self._kinds: list[tuple[str, Callable[[Claim], Any], KindOptions]] = []
+        self._kinds: list[tuple[str, Handler, KindOptions]] = []
         if app is not None:
             self.init_app(app)
 
@@ -56,11 +56,12 @@ class Brooq:
 
     def kind(self, topic: str, **options: Any) -> Callable[[H], H]:
         """Register a handler, `def` or `async def`; options as those of KindOptions. It runs in the application's context,
-        and a `def` in a thread of its own."""
+        and a `def` in a thread of its own, or in a process that can be killed (`isolation="process"`)."""
 
         def register(handler: H) -> H:
-            self._kinds.append((topic, handler, KindOptions(**options)))
-            return handler
+            inside = self._inside(handler)
+            self._kinds.append((topic, inside, KindOptions(**options)))
+            return inside
 
         return register
 
@@ -81,17 +82,25 @@ class Brooq:
     async def queue(self) -> AsyncIterator[Queue]:
         """A queue with every kind, and a pool of its own: for tests, and as `queue = extension.queue` for brooq's own
         command, `brooq worker --app shop:queue`, with health, metrics and several processes."""
-        app = self._application()
         config = self._setting("BROOQ_CONFIG") or Config()
-        threads = Threads(config.workers)
         async with open_pool(self._dsn(), max_size=config.workers + SPARE) as pool:
             queue = Queue(PostgresStore(pool, schema=self._setting("BROOQ_SCHEMA") or "public"), config)
             for topic, handler, options in self._kinds:
-                queue.register_kind(topic, _inside(app, handler, threads), options)
-            try:
-                yield queue
-            finally:
-                threads.close()
+                queue.register_kind(topic, handler, options)
+            yield queue
+
+    def _inside(self, handler: H) -> H:
+        @wraps(handler)
+        async def waiting(claim: Claim[Any]) -> Any:
+            with self._application().app_context():
+                return await handler(claim)
+
+        @wraps(handler)
+        def blocking(claim: Claim[Any]) -> Any:
+            with self._application().app_context():
+                return handler(claim)
+
+        return waiting if is_async(handler) else blocking  # type: ignore[return-value]  # called as the handler is
 
     def _application(self) -> Flask:
         if self._app is None:
@@ -124,17 +133,6 @@ class Brooq:
                 click.echo(f"{each.version:05} {each.name}")
 
         return group
-
-
-def _inside(app: Flask, handler: Callable[[Claim], Any], threads: Threads) -> Handler:
-    if not inspect.iscoroutinefunction(handler):
-        return threads.wrap(handler, app.app_context)
-
-    async def run(claim: Claim) -> Any:
-        with app.app_context():
-            return await handler(claim)
-
-    return run
 
 
 T = TypeVar("T")

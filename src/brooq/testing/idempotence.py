@@ -45,7 +45,8 @@ async def assert_idempotent(
     `state` answers what counts: rows, files, calls to others. Whatever it answers is compared by `==`. `reset` puts the
     world back to where a run begins. Both are called often; they may be coroutine functions.
     Callbacks of `on_succeeded` and chained jobs happen once, with the run that counts, as with a real queue: in a
-    transaction of `queue`, or of a store in memory when none is given.
+    transaction of `queue`, or of a store in memory when none is given. `claim.assert_held` raises in a copy whose lease is
+    lost, once another one has begun.
     `patience` is for how many seconds a copy may wait for another that stands still (for a lock, say): then that one goes
     on.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from django.conf import settings
+from django.core.signals import setting_changed
 from django.db import connections
 
 from brooq.engine.config import Config
@@ -28,8 +30,9 @@ class Configuration:
     config: Config
 
 
+@cache
 def configuration() -> Configuration:
-    """Read the settings. Raises ConfigError with every problem, each naming its setting."""
+    """Read the settings, once. Raises ConfigError with every problem, each naming its setting."""
     given: dict[str, Any] = getattr(settings, "BROOQ", {})
     known = {*_OWN, *(each.name.upper() for each in fields(Config))}
     problems = []
@@ -52,3 +55,12 @@ def configuration() -> Configuration:
     if problems:
         raise ConfigError(problems)
     return Configuration(database, schema, bool(given.get("WAKEUPS", True)), config)
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    """A test has changed a setting."""
+    if setting in ("BROOQ", "DATABASES"):
+        configuration.cache_clear()
+
+
+setting_changed.connect(_forget)

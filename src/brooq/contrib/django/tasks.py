@@ -10,8 +10,6 @@ it, unless `max_attempts` allows more. It is run at least once: see the guide on
 from __future__ import annotations
 
 import builtins
-import inspect
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -35,7 +33,6 @@ except ImportError:  # before Django 6
 
 from brooq.contrib.django.kind import with_connections
 from brooq.contrib.django.producer import enqueue, find
-from brooq.contrib.thread import Threads
 from brooq.engine.queue import Queue
 from brooq.vocabulary.claim import Claim
 from brooq.vocabulary.error import ConfigError, TopicError
@@ -44,7 +41,9 @@ from brooq.vocabulary.kind import KindOptions
 from brooq.vocabulary.message import text
 from brooq.vocabulary.signal import MustGiveUp
 
-OPTIONS = ("max_attempts", "attempt_timeout", "max_execution_timeout", "backoff_base", "backoff_max")
+OPTIONS = ("max_attempts", "attempt_timeout", "max_execution_timeout", "backoff_base", "backoff_max", "isolation",
+           "max_memory", "recycle_jobs", "recycle_memory", "quarantine_after")  # fmt: skip
+"""Those of KindOptions that make sense for a queue of many tasks."""
 
 STATUSES = {
     State.PENDING: TaskResultStatus.READY,
@@ -75,7 +74,7 @@ class BrooqBackend(base.BaseTaskBackend):
     @property
     def kind_options(self) -> KindOptions:
         """How its tasks are run."""
-        return KindOptions(**({"max_attempts": 1} | self.options))
+        return KindOptions(**({"max_attempts": 1, "keep_result": True} | self.options))
 
     def validate_task(self, task: Any) -> None:
         """Refuse what could not be a job."""
@@ -143,7 +142,7 @@ def of_record(record: JobRecord) -> Any:
     return result
 
 
-def register_tasks(queue: Queue, threads: Threads) -> None:
+def register_tasks(queue: Queue) -> None:
     """Kinds for every queue of every backend that is ours. Raises ConfigError."""
     for alias in tasks.task_backends.settings:
         backend = tasks.task_backends[alias]
@@ -151,28 +150,15 @@ def register_tasks(queue: Queue, threads: Threads) -> None:
             for name in sorted(backend.queues) or ["default"]:
                 topic = topic_of(name)
                 if topic not in queue.kinds:
-                    queue.register_kind(topic, _run(threads), backend.kind_options)
+                    queue.register_kind(topic, run_task, backend.kind_options)
 
 
-def _run(threads: Threads) -> Callable[[Claim], Any]:
-    blocking = with_connections(_blocking, threads)
-    waiting = with_connections(_waiting, threads)
-
-    async def run_task(claim: Claim) -> Any:
-        task = _task(claim.payload["task"], claim.topic.partition(".")[2], claim.payload["backend"])
-        return await (waiting if inspect.iscoroutinefunction(task.func) else blocking)(claim)
-
-    return run_task
-
-
-def _blocking(claim: Claim) -> Any:
+@with_connections
+def run_task(claim: Claim) -> Any:
+    """The handler of all tasks, in a thread: those that are coroutine functions get an event loop there, as Django's own
+    `Task.call` does it."""
     task, result, arguments = _begun(claim)
-    return _ended(result, task.func(*arguments, **claim.payload["kwargs"]))
-
-
-async def _waiting(claim: Claim) -> Any:
-    task, result, arguments = _begun(claim)
-    return _ended(result, await task.func(*arguments, **claim.payload["kwargs"]))
+    return _ended(result, task.call(*arguments, **claim.payload["kwargs"]))
 
 
 def _begun(claim: Claim) -> tuple[Any, Any, list[Any]]:

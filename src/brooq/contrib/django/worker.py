@@ -20,7 +20,6 @@ from psycopg.conninfo import make_conninfo
 
 from brooq.contrib.django.configuration import configuration
 from brooq.contrib.django.kind import MODULE, register_all
-from brooq.contrib.thread import Threads
 from brooq.engine.queue import Queue
 from brooq.postgres.pool import open_pool
 from brooq.postgres.store import PostgresStore
@@ -37,16 +36,12 @@ async def queue(*, workers: int | None = None) -> AsyncIterator[Queue]:
     found = configuration()
     config = found.config if workers is None else replace(found.config, workers=workers)
     autodiscover_modules(MODULE)
-    threads = Threads(config.workers)
     dsn, prepared = database(found.database)
     async with open_pool(dsn, max_size=config.workers + SPARE, prepared=prepared) as pool:
         made = Queue(PostgresStore(pool, schema=found.schema, wakeups=found.wakeups and prepared), config)
-        register_all(made, threads)
-        _register_tasks(made, threads)
-        try:
-            yield made
-        finally:
-            threads.close()
+        register_all(made)
+        _register_tasks(made)
+        yield made
 
 
 def database(alias: str) -> tuple[str, bool]:
@@ -69,10 +64,10 @@ def database(alias: str) -> tuple[str, bool]:
     return make_conninfo(**parts), not pooled
 
 
-def _register_tasks(made: Queue, threads: Threads) -> None:
+def _register_tasks(made: Queue) -> None:
     """Kinds for the queues of every Tasks backend that is ours, where there are Tasks at all."""
     try:
         from brooq.contrib.django.tasks import register_tasks  # noqa: PLC0415  Django 6, or the package django-tasks
     except ImportError:
         return
-    register_tasks(made, threads)
+    register_tasks(made)
