@@ -385,11 +385,11 @@ def test_the_settings_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch, 
     for name in Config.__dataclass_fields__:
         assert seconds(getattr(given.config, name)) == seconds(getattr(bare.config, name)), name
     # What is not written in the table as a value is left open by the program too.
-    left_open = {"reaper_period", "watchdog_grace", "log_format", "database_url", "http_token"}
+    left_open = {"reaper_period", "watchdog_grace", "log_format", "database_url", "http_token", "http_read_token"}
     unset = {name for name in (*Config.__dataclass_fields__, *fields) if value_of(bare, name) in (None, ())}
     assert unset == left_open
     assert set(rows) - set(plain) - {"BROOQ_LANG"} == {
-        "QUEUE_REAPER_PERIOD", "QUEUE_WATCHDOG_GRACE", "LOG_FORMAT", "DATABASE_URL", "HTTP_TOKEN",
+        "QUEUE_REAPER_PERIOD", "QUEUE_WATCHDOG_GRACE", "LOG_FORMAT", "DATABASE_URL", "HTTP_TOKEN", "HTTP_READ_TOKEN",
     }  # fmt: skip
 
 

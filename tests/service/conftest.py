@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.postgres.observer import Observer
 from tests.service.brooq_process import Table
 
 
@@ -14,3 +15,11 @@ def table(dsn: str) -> Iterator[Table]:
     made = Table(dsn)
     yield made
     made.close()
+
+
+@pytest.fixture
+def observer(dsn: str) -> Iterator[Observer]:
+    """A connection beside the store, to the same database."""
+    found = Observer(dsn)
+    yield found
+    found.close()

@@ -12,10 +12,12 @@ import httpx
 
 from brooq import Queue
 from brooq.service.app import probe_of
+from brooq.service.connection import BoundedProtocol
 from brooq.service.health import Health, Probe
 from brooq.service.http import Surface, make_application
 from brooq.service.loopback import Address, listen
 from brooq.service.metrics import EngineCollector, make_registry
+from brooq.service.parts import close_parts, make_parts
 from brooq.service.secret import Secret
 from brooq.service.token import Tokens
 
@@ -54,17 +56,30 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    queue: Queue | None = None, *, token: str | None = None, probe: Probe | None = None, patience: float = 2.0
+    queue: Queue | None = None,
+    *,
+    token: str | None = None,
+    reading: str | None = None,
+    probe: Probe | None = None,
+    patience: float = 2.0,
+    protocol: type[BoundedProtocol] | None = None,
 ) -> AsyncIterator[Served]:
-    """Serve the surface of a queue for the length of a block."""
+    """Serve the surface of a queue for the length of a block. `token` may write, `reading` only read."""
     health, collector = Health(patience), EngineCollector()
     if queue is not None:
         health.watch(queue, probe or probe_of(queue))
         collector.watch(queue)
     listener: socket.socket = listen(Address("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    tokens = Tokens([] if token is None else [Secret(token)])
-    surface = Surface(make_application(health, make_registry(collector), tokens), listener)
+    tokens = Tokens(
+        [] if token is None else [Secret(token)],
+        [] if reading is None else [Secret(reading)],
+    )
+    parts = make_parts(tokens)
+    if queue is not None:
+        for part in parts:
+            part.watch(queue.store)
+    surface = Surface(make_application(health, make_registry(collector), tokens, parts), listener, protocol)
     surface.start()
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False) as client:
@@ -72,3 +87,4 @@ async def served(
     finally:
         await health.close()
         await surface.stop()
+        await close_parts(parts, 5)

@@ -213,7 +213,8 @@ def at_work(arguments: list[str], dsn: str | None, told: str, scene: Scene, **va
         port = running.port()
         running.wait_for(told)
         answers = [
-            httpx.get(f"http://127.0.0.1:{port}/{path}", trust_env=False).text for path in ("healthz", "metrics")
+            httpx.get(f"http://127.0.0.1:{port}/{path}", trust_env=False).text
+            for path in ("healthz", "readyz", "metrics")
         ]
         proc = Path("/proc") / str(running.process.pid)
         public = [(proc / name).read_bytes().decode() for name in ("cmdline", "comm", "status") if proc.is_dir()]

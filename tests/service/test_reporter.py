@@ -16,10 +16,11 @@ from tests.service.server import eventually
 
 from brooq.service import channel
 from brooq.service.channel import pack, unpack
-from brooq.service.health import OK, Report
+from brooq.service.health import OK, UNASKED, Report
 from brooq.service.reporter import Reporter
 
 WELL = Report(OK, OK, {"poll": OK}, OK, running=True)
+ALIVE = Report(UNASKED, UNASKED, {"poll": OK}, OK, running=True)
 
 
 class Counted(Collector):
@@ -65,6 +66,18 @@ class Far:
                 return value
 
 
+class Examined:
+    """A process that is well."""
+
+    async def report(self) -> Report:
+        """With its database."""
+        return WELL
+
+    async def liveness(self) -> Report:
+        """By itself."""
+        return ALIVE
+
+
 @asynccontextmanager
 async def talking() -> AsyncIterator[Far]:
     """A reporter that runs."""
@@ -72,10 +85,7 @@ async def talking() -> AsyncIterator[Far]:
     theirs.settimeout(20)
     numbers, stops, rotations = Counted(), list[int](), asyncio.Event()
 
-    async def report() -> Report:
-        return WELL
-
-    reporter = Reporter(ours, numbers, report, stops.append, rotations.set)
+    reporter = Reporter(ours, numbers, Examined(), lambda: True, stops.append, rotations.set)
     reporter.start(asyncio.get_running_loop())
     far = Far(theirs, numbers, stops, rotations, reporter)
     try:
@@ -103,7 +113,9 @@ async def test_it_hears_how_many_signals_there_were_and_answers_for_its_health()
     async with talking() as far:
         far.end.sendall(pack(channel.STOP, 1) + pack(channel.HEALTH) + pack(channel.STOP, 2)[:3])
         assert Report.from_json(await asyncio.to_thread(far.read, channel.HEALTH)) == WELL
-        far.end.sendall(pack(channel.STOP, 2)[3:])
+        far.end.sendall(pack(channel.STOP, 2)[3:] + pack(channel.LIVENESS))
+        assert Report.from_json(await asyncio.to_thread(far.read, channel.LIVENESS)) == ALIVE
+        assert await asyncio.to_thread(far.read, channel.BEAT) is True
         await eventually(lambda: far.stops == [1, 2])
 
 

@@ -389,10 +389,11 @@ def test_a_process_that_is_stopped_is_seen_and_holds_nothing_up(dsn: str, table:
     with worker("--app", "jobs:queue", "--processes", "2", dsn=dsn, cwd=app) as process:
         numbered = pids(process)
         table.wait(table.insert("quick"), "done")
-        until(lambda: samples(process)['brooq_settle_total{outcome="done",topic="quick"}'] == 1)
+        until(lambda: samples(process).get('brooq_settle_total{outcome="done",topic="quick"}') == 1)
         assert get(process, "/healthz").json()["well"] is True
         os.kill(numbered[2], signal.SIGSTOP)
-        answer = get(process, "/healthz")
+        assert get(process, "/healthz").status_code == 503
+        answer = get(process, "/readyz")
         assert answer.status_code == 503
         assert answer.json()["wrong"] == ["process 2: no answer"]
         assert answer.json()["processes"]["1"]["well"] is True
@@ -421,7 +422,7 @@ def test_a_blocked_loop_hides_neither_health_nor_numbers(dsn: str, table: Table,
         process.wait_for("begun")
         (wrong,) = until(lambda: get(process, "/healthz").json()["wrong"])
         assert wrong.endswith("no answer")
-        until(lambda: samples(process)['brooq_worker_busy{topic="blocked"}'] == 1)
+        until(lambda: samples(process).get('brooq_worker_busy{topic="blocked"}') == 1)
         found = samples(process)
         assert found['brooq_process_up{process="1"}'] == found['brooq_process_up{process="2"}'] == 1
 
@@ -429,7 +430,8 @@ def test_a_blocked_loop_hides_neither_health_nor_numbers(dsn: str, table: Table,
 def test_without_a_database_the_first_waits_and_a_signal_ends_it_well(tmp_path: Path) -> None:
     with worker("--processes", "2", dsn="postgresql://127.0.0.1:1/x", cwd=tmp_path) as process:
         process.wait_for("does not answer")
-        answer = get(process, "/healthz")
+        assert get(process, "/healthz").status_code == 200  # to start it anew would not help
+        answer = get(process, "/readyz")
         assert answer.status_code == 503
         assert answer.json()["database"] == "no answer"
         assert "process 2: not running" in answer.json()["wrong"]

@@ -265,7 +265,8 @@ def test_no_database_then_sigterm_ends_it_well(tmp_path: Path) -> None:
         with worker(dsn=dsn, cwd=tmp_path) as process:
             record = process.wait_for("does not answer")
             assert record["level"] == "warning"
-            answer = httpx.get(f"http://127.0.0.1:{process.port()}/healthz", trust_env=False)
+            assert httpx.get(f"http://127.0.0.1:{process.port()}/healthz", trust_env=False).status_code == 200
+            answer = httpx.get(f"http://127.0.0.1:{process.port()}/readyz", trust_env=False)
             assert answer.status_code == 503
             assert answer.json()["database"] == "no answer"
             assert httpx.get(f"http://127.0.0.1:{process.port()}/metrics", trust_env=False).status_code == 200

@@ -10,7 +10,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from brooq.engine.config import Config
@@ -33,6 +33,14 @@ class Held(Protocol):
 
 GATHER = 0.005
 """For how many seconds a renewal that is asked for waits for others."""
+
+
+class Watchdog(NamedTuple):
+    """Somebody who acts when he is not fed: `feed` is called every `period` seconds, in the thread of the renewals."""
+
+    feed: Callable[[], object]
+    period: float
+
 
 BATCH = 1000
 """How many leases one statement renews."""
@@ -60,6 +68,8 @@ class LeaseKeeper:
         self._away: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._fence: asyncio.Task[None] | None = None
         self._home: asyncio.AbstractEventLoop | None = None
+        self.watchdog: Watchdog | None = None
+        """Fed where leases are renewed; to be set before the start."""
 
     def start(self) -> None:
         """Start renewing."""
@@ -138,6 +148,7 @@ class LeaseKeeper:
         renewer = await self._store.renewer()
         soon = asyncio.Event()
         self._away = asyncio.get_running_loop(), soon
+        feeding = None if self.watchdog is None else asyncio.ensure_future(_feed(self.watchdog))
         try:
             wait = self._period
             while True:
@@ -151,6 +162,8 @@ class LeaseKeeper:
                     self.pulse.beat()
                     wait = self._period
         finally:
+            if feeding is not None:
+                feeding.cancel()
             await renewer.close()
 
     async def _pause(self, soon: asyncio.Event, seconds: float) -> None:
@@ -186,3 +199,10 @@ class LeaseKeeper:
                     del self._deadlines[hold]
             if expired:
                 self._lost(expired)
+
+
+async def _feed(watchdog: Watchdog) -> None:
+    """Of its own beside the renewals: a renewal that waits for an answer is no reason to end the process."""
+    while True:
+        watchdog.feed()
+        await asyncio.sleep(watchdog.period)

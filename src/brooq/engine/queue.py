@@ -13,6 +13,7 @@ from uuid import UUID
 
 from brooq.engine.config import Config
 from brooq.engine.health import Health
+from brooq.engine.keeper import Watchdog
 from brooq.engine.kind import Kind, can_handle
 from brooq.engine.listeners import Listener, Listeners
 from brooq.engine.loop import Loop, Pulse
@@ -66,6 +67,7 @@ class Queue:
         self._redactors = Redactors()
         self._watch = Watch(store)
         self._worker: Worker | None = None
+        self._watchdog: Watchdog | None = None
         self._registry: Registry | None = None
         self._loops: list[Loop] = []
         self._waker: Waker | None = None
@@ -160,6 +162,11 @@ class Queue:
         """Send the text of every failure through `redactor(text)` before it is stored in `last_error` and told to
         listeners: for secrets that exceptions quote. It must not block; when it raises, the text is withheld."""
         self._redactors.add(redactor)
+
+    def watchdog(self, feed: Callable[[], object], period: Duration) -> None:
+        """Call `feed()` every `period` for as long as leases are kept, in the thread that keeps them: handlers that block
+        the event loop do not hold it up, and neither does a database that is away. Before `start`; it must not block."""
+        self._watchdog = Watchdog(feed, to_timedelta(period).total_seconds())
 
     # --- producing ---
 
@@ -278,6 +285,7 @@ class Queue:
         worker = Worker(
             self.store, name, self._kinds, config, self.metrics, self._listeners, self._runtime, self._redactors
         )
+        worker.keeper.watchdog = self._watchdog
         reaper = Reaper(self.store, self.metrics, self._listeners.emit)
         registry = Registry(self.store, worker, config.workers, tuple(self._kinds), self._runtime)
         retention_ttl = to_timedelta(config.retention_ttl)
@@ -364,6 +372,11 @@ class Queue:
     def busy(self) -> dict[str, int]:
         """How many slots each topic occupies now, hung handlers included."""
         return {} if self._worker is None else self._worker.busy()
+
+    @property
+    def keeps_leases(self) -> bool:
+        """Whether the lease keeper is at work, or there is nothing for it to do since the queue does not run."""
+        return self._worker is None or self._worker.stopping or self._worker.keeper.alive
 
     def health(self) -> Health:
         """What is well and what is not, without asking the database."""

@@ -33,9 +33,10 @@ class Operator:
     Raises StoreUnavailable, OutcomeUnknown when the answer was lost, and SchemaError.
     """
 
-    def __init__(self, store: PostgresStore, actor: str) -> None:
-        """The place that the store works with; `actor` is the person, as the trail shall name them."""
-        self._link = Link(store.driver, _PATIENCE)
+    def __init__(self, store: PostgresStore, actor: str, link: Link | None = None) -> None:
+        """The place that the store works with; `actor` is the person, as the trail shall name them. `link`: a connection
+        that several operators share, one after the other, instead of one of its own."""
+        self._link = link or Link(store.driver, _PATIENCE)
         self._statements = statements(store.schema)
         self._wakeups = store.wakeups
         self._actor = actor

@@ -75,9 +75,9 @@ class Reader:
     cannot read must not hide the job.
     """
 
-    def __init__(self, store: PostgresStore) -> None:
-        """The place that the store works with."""
-        self._link = Link(store.driver, _PATIENCE)
+    def __init__(self, store: PostgresStore, patience: float = _PATIENCE) -> None:
+        """The place that the store works with. `patience`: after how many seconds without an answer it gives up."""
+        self._link = Link(store.driver, patience)
         self._statements = statements(store.schema)
 
     async def list(

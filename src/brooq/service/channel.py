@@ -17,6 +17,8 @@ GAVE_UP: Final = "gave up"
 """It ends for a reason that another start would not change."""
 NUMBERS: Final = "numbers"
 """What has changed in its metrics; comes every second, changed or not."""
+BEAT: Final = "beat"
+"""Whether it keeps its leases: comes with the numbers, once there are any to keep."""
 # The supervisor says:
 STOP: Final = "stop"
 """With how many signals it has heard."""
@@ -24,6 +26,9 @@ ROTATE: Final = "rotate"
 """Read the tokens anew."""
 # Asked by the supervisor without a value, answered by the process with a report:
 HEALTH: Final = "health"
+"""With a look at the database."""
+LIVENESS: Final = "liveness"
+"""Without."""
 
 PERIOD: Final = 1.0
 """How many seconds lie between two reports of a process."""

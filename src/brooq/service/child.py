@@ -60,7 +60,8 @@ class Child:
         self._clock = clock
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._answer: asyncio.Future[Report] | None = None
+        self._answers: dict[str, asyncio.Future[Report]] = {}
+        self._beats = True
         self._heard = clock()
         self._greeted = self._gave_up = self._killed = self._rotates = False
         self._signals = 0
@@ -91,10 +92,16 @@ class Child:
         self._process = self._writer = None
         self.started.clear()
         self._tally.forget(self.number)
-        if self._answer is not None:
-            self._answer.cancel()
-            self._answer = None
+        for answer in self._answers.values():
+            answer.cancel()
+        self._answers.clear()
+        self._beats = True
         return Ending(process.pid, code, self._clock() - began, self._greeted, self._gave_up)
+
+    @property
+    def limit(self) -> float:
+        """Within how many seconds of a signal it has ended, or is ended."""
+        return self._grace + self._patience + _SPARE
 
     @property
     def silence(self) -> float:
@@ -106,16 +113,21 @@ class Child:
         """Whether it works and says so."""
         return self.started.is_set() and self.silence < SILENCE
 
-    async def health(self) -> Report | str:
+    @property
+    def beats(self) -> bool:
+        """Whether its leases are kept, as far as it can be known: one that is not there, or not up yet, has none."""
+        return self._process is None or not self.started.is_set() or (self._beats and self.silence < SILENCE)
+
+    async def health(self, word: str = channel.HEALTH) -> Report | str:
         """What it says of itself, or a word for why it says nothing; within the patience of health."""
         if self._process is None:
             return GONE
         if not self._greeted:
             return STARTING
-        if self._answer is None or self._answer.done():
-            self._answer = asyncio.get_running_loop().create_future()
-            self._say(channel.HEALTH)
-        answer = self._answer
+        if word not in self._answers or self._answers[word].done():
+            self._answers[word] = asyncio.get_running_loop().create_future()
+            self._say(word)
+        answer = self._answers[word]
         # A little longer than the process itself waits for its database.
         await asyncio.wait([answer], timeout=PATIENCE + 0.5)
         return answer.result() if answer.done() and not answer.cancelled() else NO_ANSWER
@@ -184,5 +196,7 @@ class Child:
                 self._gave_up = True
             case channel.NUMBERS:
                 self._tally.add(self.number, value)
-            case channel.HEALTH if self._answer is not None and not self._answer.done():
-                self._answer.set_result(Report.from_json(value))
+            case channel.BEAT:
+                self._beats = value
+            case channel.HEALTH | channel.LIVENESS if word in self._answers and not self._answers[word].done():
+                self._answers[word].set_result(Report.from_json(value))

@@ -14,7 +14,7 @@ from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import printable
 
 NAMES = (
-    "DATABASE_URL", "HTTP_ADDR", "HTTP_TOKEN", "QUEUE_WORKERS", "QUEUE_POLL_INTERVAL", "QUEUE_LEASE",
+    "DATABASE_URL", "HTTP_ADDR", "HTTP_TOKEN", "HTTP_READ_TOKEN", "QUEUE_WORKERS", "QUEUE_POLL_INTERVAL", "QUEUE_LEASE",
     "QUEUE_ATTEMPT_TIMEOUT", "QUEUE_MAX_EXECUTION_TIMEOUT", "QUEUE_BACKOFF_BASE", "QUEUE_BACKOFF_MAX",
     "QUEUE_MAX_ATTEMPTS", "QUEUE_REAPER_PERIOD", "QUEUE_WATCHDOG_GRACE", "QUEUE_SHUTDOWN_GRACE", "QUEUE_RETENTION_TTL",
     "QUEUE_RETENTION_BATCH", "QUEUE_RETENTION_PERIOD", "QUEUE_SCHEMA", "QUEUE_PREPARED", "QUEUE_WAKEUPS", "QUEUE_DRIVER",
@@ -23,8 +23,9 @@ NAMES = (
 """Every setting."""
 
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
-"""Names the folder where systemd puts what `LoadCredential=` names: here files `database_url` and `http_token`."""
-SECRETS = ("DATABASE_URL", "HTTP_TOKEN")
+"""Names the folder where systemd puts what `LoadCredential=` names: here files such as
+`database_url` and `http_token`."""
+SECRETS = ("DATABASE_URL", "HTTP_TOKEN", "HTTP_READ_TOKEN")
 _MAX_BYTES = 64 * 1024
 
 

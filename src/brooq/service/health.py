@@ -1,4 +1,8 @@
-"""What `/healthz` says: whether the database answers, the schema is right, and the engine's loops run (O2)."""
+"""What `/healthz` and `/readyz` say (O2).
+
+Alive is a process whose loops run: to start it anew helps against nothing else, least of all against a database that is
+away. Ready is one that can work: the database answers, lets itself be written, has the right schema, and there is a slot.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ PATIENCE = 2.0
 
 OK, NO_ANSWER, WRONG, UNKNOWN, STARTING, GONE = "ok", "no answer", "wrong", "unknown", "starting", "not running"
 READ_ONLY = "read-only"
+UNASKED = "not asked"
 
 
 class Probe(Protocol):
@@ -35,6 +40,10 @@ class Verdict(Protocol):
     def well(self) -> bool:
         """All of it."""
 
+    @property
+    def alive(self) -> bool:
+        """Nothing that another start would help against."""
+
     def as_json(self) -> dict[str, object]:
         """For whoever reads it."""
 
@@ -43,7 +52,10 @@ class Examiner(Protocol):
     """Whoever can tell how things are."""
 
     async def report(self) -> Verdict:
-        """Look."""
+        """Look, and ask the database."""
+
+    async def liveness(self) -> Verdict:
+        """Look, and ask nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +69,27 @@ class Report:
     running: bool
 
     @property
+    def alive(self) -> bool:
+        """Whatever has begun still runs. Before that a process waits for its database, or for its application."""
+        return self.slots == STARTING or (self.running and all(part == OK for part in self.loops.values()))
+
+    @property
     def well(self) -> bool:
         """All of it."""
-        parts = (self.database, self.schema, self.slots, *self.loops.values())
-        return self.running and all(part == OK for part in parts)
+        return self.running and not self.wrong
 
     @property
     def wrong(self) -> list[str]:
         """Whatever is not well."""
         parts = {"database": self.database, "schema": self.schema, "slots": self.slots, **self.loops}
-        wrong = [f"{name}: {part}" for name, part in parts.items() if part != OK]
+        wrong = [f"{name}: {part}" for name, part in parts.items() if part not in {OK, UNASKED}]
         return wrong if self.running else [*wrong, "queue: not running"]
 
     def as_json(self) -> dict[str, object]:
         """For whoever reads it, with what is not well said once more in one list."""
         return {
             "well": self.well,
+            "alive": self.alive,
             "database": self.database,
             "schema": self.schema,
             "loops": self.loops,
@@ -94,6 +111,13 @@ class Together:
     processes: Mapping[int, Report | str]
 
     @property
+    def alive(self) -> bool:
+        """Every one that there is answers and is alive. One that is gone or starts is its supervisor's to care for."""
+        return all(
+            each.alive if isinstance(each, Report) else each in {GONE, STARTING} for each in self.processes.values()
+        )
+
+    @property
     def well(self) -> bool:
         """Every one of them."""
         return all(isinstance(each, Report) and each.well for each in self.processes.values())
@@ -110,6 +134,7 @@ class Together:
             wrong.extend(f"process {number}: {part}" for part in parts)
         return {
             "well": self.well,
+            "alive": self.alive,
             "database": _worst(each.database for each in reports),
             "schema": _worst(each.schema for each in reports),
             "loops": loops,
@@ -126,7 +151,7 @@ class Together:
 def _worst(parts: Iterable[str]) -> str:
     """The first that is not well; unknown when nobody says anything."""
     said = list(parts) or [UNKNOWN]
-    return next((part for part in said if part != OK), OK)
+    return next((part for part in said if part not in {OK, UNASKED}), said[0])
 
 
 class Health:
@@ -134,6 +159,7 @@ class Health:
 
     def __init__(self, patience: float = PATIENCE) -> None:
         """Nothing is known until there is a queue."""
+        self._begun = False
         self._queue: Queue | None = None
         self._probe: Probe | None = None
         self._asking: asyncio.Future[None] | None = None
@@ -145,10 +171,19 @@ class Health:
 
     async def report(self) -> Report:
         """How things are now, within the patience."""
-        database, schema = await self._ask()
+        return self._look(*await self._ask())
+
+    async def liveness(self) -> Report:
+        """How things are in this process, at once."""
+        return self._look(UNASKED, UNASKED)
+
+    def _look(self, database: str, schema: str) -> Report:
         if self._queue is None:
             return Report(database, schema, {}, STARTING, running=False)
         health = self._queue.health()
+        self._begun = self._begun or health.running
+        if not self._begun:
+            return Report(database, schema, {}, STARTING, running=False)
         loops = {name: OK if well else "not running" for name, well in health.loops.items()}
         return Report(database, schema, loops, "all hung" if health.slots_hung else OK, running=health.running)
 

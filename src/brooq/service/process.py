@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 from brooq.engine.loop import Pulse
@@ -12,9 +13,11 @@ from brooq.engine.queue import Queue
 from brooq.engine.runtime import Runtime
 from brooq.service.app import App, AppError, driver_of, probe_of
 from brooq.service.health import Health
-from brooq.service.http import Surface, make_application
+from brooq.service.http import Part, Surface, make_application
 from brooq.service.logging import Masker
 from brooq.service.metrics import EngineCollector, make_registry
+from brooq.service.notify import Notifier
+from brooq.service.parts import close_parts, make_parts
 from brooq.service.reporter import Reporter
 from brooq.service.rotation import Rotation
 from brooq.service.sentinel import MARGIN, Sentinel
@@ -29,6 +32,8 @@ log = logging.getLogger("brooq")
 DONE, FAILED = 0, 1
 CLOSING = 5.0
 """How many seconds closing connections may take at the end."""
+LONGEST_WAIT = 120.0
+"""Within how many seconds a start that has failed for want of a database is heard of again."""
 
 
 class WorkerProcess:
@@ -54,18 +59,21 @@ class WorkerProcess:
         self._collector = EngineCollector()
         self._health = Health()
         self._masker = masker
-        tokens = None if listener is None else Tokens(settings.http_token)
+        self._notifier = Notifier()
+        tokens = None if listener is None else Tokens(settings.http_token, settings.http_read_token)
         self._rotation = Rotation(masker, tokens)
+        self._parts: Sequence[Part] = ()
         self._surface: Surface | None = None
         if listener is not None and tokens is not None:
-            application = make_application(self._health, make_registry(self._collector), tokens)
+            self._parts = make_parts(tokens)
+            application = make_application(self._health, make_registry(self._collector), tokens, self._parts)
             self._surface = Surface(application, listener)
         config = settings.config
         self._sentinel = Sentinel(_seconds(config.shutdown_grace), config.lease_seconds + MARGIN, self._running_jobs)
         self._reporter: Reporter | None = None
         if channel is not None:
             self._reporter = Reporter(
-                channel, self._collector, self._health.report, self._sentinel.tell, self._rotation.read
+                channel, self._collector, self._health, self._beats, self._sentinel.tell, self._rotation.read
             )
         self._stop = asyncio.Event()
         self._hasten = asyncio.Event()
@@ -107,6 +115,7 @@ class WorkerProcess:
         grace = self._sentinel.grace
         if number == 1:
             log.info(text("process.stopping", seconds=grace))
+            self._notifier.stopping(grace + MARGIN + self._sentinel.patience + CLOSING)
             self._stop.set()
         elif number == 2:
             log.warning(text("process.hastened"))
@@ -115,6 +124,11 @@ class WorkerProcess:
     def _running_jobs(self) -> list[str]:
         queue = self._queue
         return [] if queue is None else queue.running() or queue.abandoned
+
+    def _beats(self) -> bool:
+        """Whether leases are kept; before there are any, and after the last one, nothing is amiss."""
+        queue = self._queue
+        return queue is None or queue.keeps_leases
 
     async def _main(self) -> int:
         if self._surface is not None:
@@ -135,6 +149,7 @@ class WorkerProcess:
             await self._health.close()
             if self._surface is not None:
                 await self._surface.stop()
+            await close_parts(self._parts, CLOSING)
             await self._close_pool()
 
     async def _session(self) -> int:
@@ -146,6 +161,7 @@ class WorkerProcess:
             except StoreUnavailable as error:
                 if self._started.is_set():
                     raise
+                self._notifier.waiting(text("process.status_waiting"), LONGEST_WAIT)
                 await asyncio.sleep(pulse.stumble(error))
             except (SchemaError, ConfigError, AppError) as error:
                 log.error("%s", error)  # noqa: TRY400  the text says all there is to say
@@ -162,6 +178,7 @@ class WorkerProcess:
             await queue.start()
             pulse.beat()
             self._started.set()
+            self._notifier.ready(text("process.status_working", topics=", ".join(queue.kinds) or "-"))
             if self._reporter is not None:
                 self._reporter.started(self._sentinel.grace, MARGIN + self._sentinel.patience)
             await self._stop.wait()
@@ -180,6 +197,10 @@ class WorkerProcess:
         queue.redact(self._masker)
         self._collector.watch(queue)
         self._health.watch(queue, probe_of(queue))
+        for part in self._parts:
+            part.watch(queue.store)
+        if self._notifier.period is not None:
+            queue.watchdog(self._notifier.alive, self._notifier.period)
         self._sentinel.grace = _seconds(queue.config.shutdown_grace)
         self._sentinel.patience = queue.config.lease_seconds + MARGIN
         if self._settings.given and queue.config != self._settings.config:

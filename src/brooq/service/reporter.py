@@ -12,11 +12,26 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 from prometheus_client.registry import Collector
 
-from brooq.service.channel import GAVE_UP, HEALTH, HELLO, NUMBERS, PERIOD, ROTATE, STARTED, STOP, pack, unpack
+from brooq.service.channel import (
+    BEAT,
+    GAVE_UP,
+    HEALTH,
+    HELLO,
+    LIVENESS,
+    NUMBERS,
+    PERIOD,
+    ROTATE,
+    STARTED,
+    STOP,
+    pack,
+    unpack,
+)
 from brooq.service.health import Report
 from brooq.service.tally import Changes
 from brooq.vocabulary.message import text
@@ -28,6 +43,16 @@ _FAREWELL = 1.0
 _TRIES = 5
 
 
+class Health(Protocol):
+    """How the process is."""
+
+    async def report(self) -> Report:
+        """With a look at the database."""
+
+    async def liveness(self) -> Report:
+        """At once."""
+
+
 class Reporter:
     """The process's end of the channel."""
 
@@ -35,19 +60,21 @@ class Reporter:
         self,
         channel: socket.socket,
         numbers: Collector,
-        report: Callable[[], Awaitable[Report]],
+        health: Health,
+        beats: Callable[[], bool],
         stop: Callable[[int], None],
         rotate: Callable[[], None],
     ) -> None:
-        """`report` and `rotate` are called in the event loop; `stop(count)` in the reporter's thread, with how many
-        signals the supervisor has heard, also when it is gone."""
+        """`health` is asked and `rotate` called in the event loop; in the reporter's thread `beats()`, whether leases are
+        kept, and `stop(count)`, with how many signals the supervisor has heard, also when it is gone."""
         self._channel = channel
         self._changes = Changes(numbers)
-        self._report = report
+        self._health = health
+        self._beats = beats
         self._stop = stop
         self._rotate = rotate
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._asking: dict[str, asyncio.Task[None]] = {}
         self._waker, self._wake = socket.socketpair()
         self._lines: deque[bytes] = deque()
         self._out = b""
@@ -129,7 +156,7 @@ class Reporter:
     def _numbers(self) -> bytes:
         for _ in range(_TRIES):
             try:
-                return pack(NUMBERS, self._changes.take())
+                return pack(NUMBERS, self._changes.take()) + pack(BEAT, self._beats())
             except RuntimeError:
                 continue  # something has begun or ended while it was being counted
         return pack(NUMBERS, [])
@@ -156,8 +183,8 @@ class Reporter:
                 self._stop(int(value))
             elif word == ROTATE:
                 self._call(self._rotate)
-            elif word == HEALTH:
-                self._call(self._ask)
+            elif word in {HEALTH, LIVENESS}:
+                self._call(partial(self._ask, word))
         return bool(received)
 
     def _call(self, function: Callable[[], None]) -> None:
@@ -167,12 +194,12 @@ class Reporter:
         except RuntimeError:
             pass  # the loop is closed: the end is near anyway
 
-    def _ask(self) -> None:
+    def _ask(self, word: str) -> None:
         """In the loop, so that an answer says too that the loop answers."""
         assert self._loop is not None
-        if self._asking is None or self._asking.done():
-            self._asking = self._loop.create_task(self._answer(), name="brooq health")
+        if word not in self._asking or self._asking[word].done():
+            self._asking[word] = self._loop.create_task(self._answer(word), name="brooq health")
 
-    async def _answer(self) -> None:
-        report = await self._report()
-        self._say(HEALTH, report.as_json())
+    async def _answer(self, word: str) -> None:
+        report = await (self._health.report() if word == HEALTH else self._health.liveness())
+        self._say(word, report.as_json())

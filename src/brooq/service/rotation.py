@@ -19,7 +19,8 @@ log = logging.getLogger("brooq")
 
 
 class Rotation:
-    """Reads HTTP_TOKEN at SIGHUP, from `.env` and credentials. With none, or a wrong one, those that were stay."""
+    """Reads HTTP_TOKEN and HTTP_READ_TOKEN at SIGHUP, from `.env` and credentials. With none, or a wrong one, those
+    that were stay."""
 
     def __init__(self, masker: Masker, tokens: Tokens | None, then: Callable[[], None] = lambda: None) -> None:
         """`tokens` are those of this process's surface. None: it has none, hides new tokens all the same, and leaves the
@@ -46,18 +47,19 @@ class Rotation:
     def read(self) -> None:
         """Read now."""
         try:
-            tokens = load().http_token
+            settings = load()
         except ConfigError as error:
             if self._tokens is not None:
                 log.error(text("process.tokens_kept", reason="; ".join(error.problems)))  # noqa: TRY400  the text says all
             return
         finally:
             self._then()
-        self._masker.add(*tokens)
+        tokens, reading = settings.http_token, settings.http_read_token
+        self._masker.add(*tokens, *reading)
         if self._tokens is None:
             return
-        if not tokens:
+        if not (tokens or reading):
             log.warning(text("process.tokens_kept", reason=text("process.no_token")))
             return
-        self._tokens.replace(tokens)
-        log.info(text("process.tokens_read", count=len(tokens)))
+        self._tokens.replace(tokens, reading)
+        log.info(text("process.tokens_read", count=len(tokens) + len(reading)))

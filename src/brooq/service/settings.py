@@ -63,7 +63,10 @@ class Settings:
     http_addr: Address | None = Address("127.0.0.1", 8090)  # noqa: RUF009  frozen
     """None: no HTTP surface (`HTTP_ADDR=off`)."""
     http_token: tuple[Secret, ...] = ()
-    """Up to two tokens, either of which the surface takes; none: its metrics are open."""
+    """Up to two tokens, either of which may read and change things through the surface. Without any token at all metrics
+    are open, and whatever shows or changes jobs is off."""
+    http_read_token: tuple[Secret, ...] = ()
+    """Up to two tokens that may only read."""
     driver: str = PSYCOPG
     """What connects: psycopg, or asyncpg. Never guessed: `on_succeeded` gets a connection of it."""
     processes: int = 1
@@ -274,6 +277,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "DATABASE_URL": _database_url,
     "HTTP_ADDR": _http_addr,
     "HTTP_TOKEN": parse_tokens,
+    "HTTP_READ_TOKEN": parse_tokens,
     "QUEUE_SCHEMA": _schema,
     "QUEUE_PREPARED": _switch,
     "QUEUE_WAKEUPS": _switch,

@@ -1,6 +1,6 @@
 """`brooq worker --processes N`: starts N worker processes, keeps them running, speaks for them, and ends them.
 
-It holds no queue and no connection: the application is loaded by the processes alone.
+It holds no queue, and no connection but for what is shown on the surface: the application is loaded by the processes alone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from typing import Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from brooq.postgres.store import PostgresStore
+from brooq.service.channel import HEALTH, LIVENESS
 from brooq.service.child import Child, Ending
 from brooq.service.health import Together
-from brooq.service.http import Surface, make_application
+from brooq.service.http import Part, Surface, make_application
 from brooq.service.logging import Masker
 from brooq.service.metrics import make_registry
+from brooq.service.notify import Notifier
+from brooq.service.parts import close_parts, make_parts, make_store
 from brooq.service.rotation import Rotation
 from brooq.service.sentinel import MARGIN, SIGNALS
 from brooq.service.settings import Settings
@@ -38,7 +42,9 @@ SETTLED: Final = 60.0
 """A process that ran for so many seconds was well: the next pause is short again."""
 SHORTEST, LONGEST = 0.5, 30.0
 """Bounds of the pause before a restart, in seconds; it doubles in between, and is jittered down to the half."""
-_LOOK = 0.2
+_LOOK, _BEAT = 0.2, 1.0
+SPARE = 10.0
+"""How many seconds longer than its processes the supervisor may take to end."""
 
 
 def same_command() -> list[str]:
@@ -65,13 +71,17 @@ class Supervisor:
         tally = Tally()
         self._children = [Child(number, command, tally, limits) for number in range(1, settings.processes + 1)]
         self._random = random or Random()  # noqa: S311  jitter is no secret
-        tokens = None if listener is None else Tokens(settings.http_token)
+        tokens = None if listener is None else Tokens(settings.http_token, settings.http_read_token)
         # The processes have no surface, and hide the new tokens in what they log and store all the same.
         self._rotation = Rotation(masker, tokens, self._rotate)
+        self._notifier = Notifier()
+        self._settings = settings
+        self._parts: Sequence[Part] = ()
         self._surface: Surface | None = None
         if listener is not None and tokens is not None:
             registry = make_registry(tally, Processes(self._children))
-            self._surface = Surface(make_application(self, registry, tokens), listener)
+            self._parts = make_parts(tokens)
+            self._surface = Surface(make_application(self, registry, tokens, self._parts), listener)
         self._stop = asyncio.Event()
         self._heard: list[float] = []
         self._worked = False
@@ -82,8 +92,15 @@ class Supervisor:
         return asyncio.run(self._main())
 
     async def report(self) -> Together:
+        """How every process is, and its way to the database."""
+        return await self._reports(HEALTH)
+
+    async def liveness(self) -> Together:
         """How every process is."""
-        reports = await asyncio.gather(*(child.health() for child in self._children))
+        return await self._reports(LIVENESS)
+
+    async def _reports(self, word: str) -> Together:
+        reports = await asyncio.gather(*(child.health(word) for child in self._children))
         return Together({child.number: said for child, said in zip(self._children, reports, strict=True)})
 
     async def _main(self) -> int:
@@ -91,20 +108,51 @@ class Supervisor:
         for each in SIGNALS:
             loop.add_signal_handler(each, self._signal)
         self._rotation.install(loop)
+        store = None
         if self._surface is not None:
             self._surface.start()
+            store = await self._show()
         log.info(text("process.supervising", count=len(self._children)))
-        watch = asyncio.ensure_future(self._end_in_time())
+        watches = [asyncio.ensure_future(each) for each in (self._end_in_time(), self._notify())]
         try:
             codes = await asyncio.gather(*(self._keep(child) for child in self._children))
         finally:
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
             if self._surface is not None:
                 await self._surface.stop()
+            await close_parts(self._parts, SPARE)
+            if store is not None:
+                await store.driver.close(SPARE)
         log.info(text("process.all_ended", code=max(codes)))
         return max(codes)
 
+    async def _show(self) -> PostgresStore | None:
+        """A store for the parts of the surface: the one that the settings name, the application being the processes'."""
+        store = make_store(self._settings) if self._parts else None
+        if store is not None:
+            await store.driver.open()
+            for part in self._parts:
+                part.watch(store)
+        return store
+
+    async def _notify(self) -> None:
+        """Tell the service manager when the first process works, and that all of them keep their leases."""
+        status = text("process.supervising", count=len(self._children))
+        while not self._worked and not self._stop.is_set():
+            self._notifier.waiting(status, 2 * LONGEST)
+            await _first_within(_BEAT, self._stop)
+        if self._worked:
+            self._notifier.ready(status)
+        period = self._notifier.period
+        while period is not None and not self._stop.is_set():
+            if all(child.beats for child in self._children):
+                self._notifier.alive()
+            await asyncio.sleep(period)
+
     def _signal(self) -> None:
+        if not self._heard:
+            self._notifier.stopping(max(child.limit for child in self._children) + SPARE)
         log.info(text("process.passing_on", count=len(self._heard) + 1))
         self._tell_all()
 
@@ -186,11 +234,20 @@ def pause(failures: int, chance: float) -> float:
     return top / 2 + chance * top / 2
 
 
+async def _first_within(seconds: float, *events: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(_first(*events), seconds)
+    except TimeoutError:
+        pass
+
+
 async def _first(*events: asyncio.Event) -> None:
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for each in waiting:
-        each.cancel()
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
 
 
 def judged(ending: Ending) -> int:

@@ -1,10 +1,12 @@
-"""The bearer tokens of the surface: two at a time, so that they can be changed without a gap (rules S2, S3)."""
+"""The bearer tokens of the surface, those that may write and those that may only read: two of each at a time, so that they
+can be changed without a gap (rules S2, S3)."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 from collections.abc import Iterable
+from enum import IntEnum
 
 from brooq.service.secret import Secret
 from brooq.vocabulary.message import text
@@ -25,33 +27,46 @@ def parse(value: str) -> tuple[Secret, ...]:
     return tuple(Secret(token) for token in tokens)
 
 
+class Right(IntEnum):
+    """What somebody may do, each including the one before."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+
+
 class Tokens:
-    """Whoever shows one of these may read the metrics."""
+    """Whoever shows one of these may read; with one of the first kind, change things too."""
 
-    def __init__(self, tokens: Iterable[Secret] = ()) -> None:
-        """Without any nothing is asked for."""
-        self._digests: list[bytes] = []
-        self.replace(tokens)
+    def __init__(self, tokens: Iterable[Secret] = (), reading: Iterable[Secret] = ()) -> None:
+        """Without any nothing is asked for, and whatever can change something or shows jobs is off."""
+        self._digests: list[tuple[bytes, Right]] = []
+        self.replace(tokens, reading)
 
-    def replace(self, tokens: Iterable[Secret]) -> None:
+    def replace(self, tokens: Iterable[Secret], reading: Iterable[Secret] = ()) -> None:
         """From now on these count."""
-        self._digests = [_digest(_bytes(token.reveal())) for token in tokens]
+        rights = [(token, Right.WRITE) for token in tokens] + [(token, Right.READ) for token in reading]
+        self._digests = [(_digest(_bytes(token.reveal())), right) for token, right in rights]
 
     def __bool__(self) -> bool:
         """Whether a token is asked for."""
         return bool(self._digests)
 
     def accept(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Whether `Authorization: Bearer <token>` is there, exactly once. Compared as digests in constant time, with
-        every token, so that the time tells neither how much of it was right nor which one matched; odd bytes are a wrong
-        token, never an error (fault 54)."""
+        """Whether a right token is there."""
+        return self.right(headers) >= Right.READ
+
+    def right(self, headers: Iterable[tuple[bytes, bytes]]) -> Right:
+        """What `Authorization: Bearer <token>` allows, when it is there exactly once. Compared as digests in constant time,
+        with every token, so that the time tells neither how much of it was right nor which one matched; odd bytes are a
+        wrong token, never an error (fault 54)."""
         given = [value for name, value in headers if name == b"authorization"]
         if len(given) != 1:
-            return False
+            return Right.NONE
         scheme, _, credentials = given[0].partition(b" ")
         digest = _digest(credentials)
-        matches = [hmac.compare_digest(digest, each) for each in self._digests]
-        return any(matches) and hmac.compare_digest(scheme, _SCHEME)
+        matches = [right if hmac.compare_digest(digest, each) else Right.NONE for each, right in self._digests]
+        return max(matches, default=Right.NONE) if hmac.compare_digest(scheme, _SCHEME) else Right.NONE
 
 
 def _digest(value: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-SECRET = ("DATABASE_URL", "HTTP_TOKEN", "CREDENTIALS_DIRECTORY")
+SECRET = ("DATABASE_URL", "HTTP_TOKEN", "HTTP_READ_TOKEN", "CREDENTIALS_DIRECTORY")
 """What the environment may hold or name of secrets: nothing that a program of PostgreSQL needs to know."""
 
 

@@ -52,7 +52,7 @@ def check(*, as_json: bool) -> int:
     report.say("settings", True, text("command.check_settings"))
     if exposed():
         report.warn("settings", False, text("command.check_env"))
-    if not settings.http_token and settings.http_addr is not None:
+    if not (settings.http_token or settings.http_read_token) and settings.http_addr is not None:
         report.warn("settings", False, text("command.check_token"))
     return run(_ask(settings, report))
 

@@ -37,7 +37,7 @@ def worker(app: str | None, processes: int | None, loop: str | None, supervised:
 
     settings = load(database=app is None)
     settings = replace(settings, processes=processes or settings.processes, loop=loop or settings.loop)
-    masker = Masker([settings.database_url, *settings.http_token])
+    masker = Masker([settings.database_url, *settings.http_token, *settings.http_read_token])
     configure(
         masker, form=settings.log_format, level=settings.log_level,
         process=supervised[0] if supervised else None, shared=bool(supervised) or settings.processes > 1,
