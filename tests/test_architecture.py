@@ -20,6 +20,7 @@ OPEN_ENGINE = ("brooq.engine.store", "brooq.engine.outcome")
 LAYERS = {
     "brooq.vocabulary": Layer(("brooq.vocabulary",)),
     "brooq.engine": Layer(("brooq.vocabulary", "brooq.engine")),
+    "brooq.engine.calendar": Layer(("brooq.vocabulary",), foreign=True),
     "brooq": Layer(("brooq.vocabulary", "brooq.engine")),
     "brooq.testing": Layer(("brooq.vocabulary", "brooq.engine")),
     ADAPTER: Layer(("brooq.vocabulary", *OPEN_ENGINE), foreign=True),

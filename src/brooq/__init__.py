@@ -28,6 +28,7 @@ from brooq.vocabulary.error import (
 from brooq.vocabulary.event import Event, JobCanceled, JobClaimed, JobDead, JobDone, JobFailed, JobRequeued
 from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, Progress, State, Topic
 from brooq.vocabulary.kind import KindOptions
+from brooq.vocabulary.schedule import Missed, Schedule, ScheduleRecord
 from brooq.vocabulary.signal import (
     AttemptTimeout,
     Interruption,
@@ -79,6 +80,7 @@ __all__ = [
     "LeaseLost",
     "Limits",
     "MaxExecutionExceeded",
+    "Missed",
     "MustCancel",
     "MustDelay",
     "MustGiveUp",
@@ -90,6 +92,8 @@ __all__ = [
     "Progress",
     "Quarantined",
     "Queue",
+    "Schedule",
+    "ScheduleRecord",
     "SchemaError",
     "ShuttingDown",
     "Signal",

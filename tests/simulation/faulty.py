@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Self, TypeVar
 from uuid import UUID
@@ -26,9 +26,11 @@ from brooq.engine.store import (
     Renewer,
     Requeued,
     Sample,
+    Schedules,
 )
 from brooq.vocabulary.error import OutcomeUnknown, StoreUnavailable
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord
+from brooq.vocabulary.schedule import Schedule, ScheduleRecord
 from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
@@ -215,6 +217,39 @@ class FaultyStore:
     async def topics(self) -> list[TopicRecord]:
         """What is set."""
         return await self.call("topics", self.inner.topics, writing=False)
+
+    async def schedules(self, *, due: bool = False) -> Schedules:
+        """Periodic jobs."""
+        return await self.call("schedules", lambda: self.inner.schedules(due=due), writing=False)
+
+    async def schedule(
+        self, schedule: Schedule, next_at: datetime | None, by: str | None, reason: str | None = None
+    ) -> bool:
+        """One set."""
+        return await self.call("schedule", lambda: self.inner.schedule(schedule, next_at, by, reason), writing=True)
+
+    async def unschedule(self, name: str, by: str, reason: str | None = None) -> bool:
+        """One gone."""
+        return await self.call("unschedule", lambda: self.inner.unschedule(name, by, reason), writing=True)
+
+    async def hold_schedule(
+        self, name: str, by: str, reason: str | None = None, *, paused: bool, next_at: datetime | None
+    ) -> bool:
+        """One paused."""
+        work = self.inner.hold_schedule
+        return await self.call(
+            "hold_schedule", lambda: work(name, by, reason, paused=paused, next_at=next_at), writing=True
+        )
+
+    async def retire(self, topics: Sequence[str], names: Sequence[str]) -> list[str]:
+        """Those that code has given up."""
+        return await self.call("retire", lambda: self.inner.retire(topics, names), writing=True)
+
+    async def fire(
+        self, schedule: ScheduleRecord, next_at: datetime | None, last_at: datetime | None, jobs: Sequence[Job]
+    ) -> bool:
+        """The jobs of ticks."""
+        return await self.call("fire", lambda: self.inner.fire(schedule, next_at, last_at, jobs), writing=True)
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Expired leases."""

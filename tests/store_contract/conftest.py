@@ -23,7 +23,9 @@ async def _databases(postgres: Server) -> AsyncIterator[dict[str, Place]]:
 async def _empty_databases(_databases: dict[str, Place]) -> dict[str, Place]:
     ground = _databases["psycopg"].ground
     assert isinstance(ground, PostgresGround)
-    await ground.execute("with topics as (delete from brooq_topic) delete from job")
+    await ground.execute(
+        "with topics as (delete from brooq_topic), schedules as (delete from brooq_schedule) delete from job"
+    )
     await ground.execute("delete from brooq_worker")
     return _databases
 

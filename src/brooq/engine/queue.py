@@ -7,10 +7,12 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
+from brooq.engine import calendar
 from brooq.engine.config import Config
 from brooq.engine.health import Health
 from brooq.engine.keeper import Watchdog
@@ -27,6 +29,7 @@ from brooq.engine.registry import Registry
 from brooq.engine.retention import Retention
 from brooq.engine.runtime import Runtime
 from brooq.engine.sampler import Sampler
+from brooq.engine.scheduler import Scheduler, job_of
 from brooq.engine.store import OwnTx, Store
 from brooq.engine.waker import Waker
 from brooq.engine.watch import Watch
@@ -38,6 +41,7 @@ from brooq.vocabulary.event import JobCanceled
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, Topic
 from brooq.vocabulary.kind import Isolation, KindOptions, resolve
 from brooq.vocabulary.message import text
+from brooq.vocabulary.schedule import Missed, Schedule, ScheduleRecord
 from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
@@ -70,6 +74,8 @@ class Queue:
         self._watchdog: Watchdog | None = None
         self._registry: Registry | None = None
         self._loops: list[Loop] = []
+        self._schedules: dict[str, Schedule] = {}
+        self._scheduler: Scheduler | None = None
         self._waker: Waker | None = None
         self._sampler: Sampler | None = None
         self._stopped: asyncio.Event | None = None
@@ -264,6 +270,89 @@ class Queue:
         seconds = None if timeout is None else to_timedelta(timeout).total_seconds()
         return await self._watch.wait(id if isinstance(id, UUID) else UUID(id), seconds)
 
+    # --- periodic jobs ---
+
+    def cron(
+        self,
+        cron: str,
+        topic: str,
+        *,
+        name: str = "",
+        timezone: str = "UTC",
+        payload: Any = None,
+        missed: str = Missed.ONCE,
+        missed_limit: int = 100,
+        priority: int = 0,
+        concurrency_key: str = "",
+        options: KindOptions | None = None,
+    ) -> Callable[[H], H]:
+        """Run a handler at every tick: registers the kind, and declares the schedule (named as the topic unless given) at
+        every start of a worker. Needs the extra `cron`. Raises ConfigError; see `Schedule`."""
+        schedule = Schedule(
+            name or topic, cron, topic, payload, timezone, missed, missed_limit, priority, None, concurrency_key
+        )
+
+        def register(handler: H) -> H:
+            self.declare_schedule(schedule)
+            self.register_kind(topic, handler, options)
+            return handler
+
+        return register
+
+    def declare_schedule(self, schedule: Schedule) -> None:
+        """Set this periodic job at every start of a worker, unless somebody has set it by hand. One that code declares no
+        more is taken away by the next worker of its topic. Before `start`. Raises ConfigError."""
+        calendar.first(schedule.cron, schedule.timezone, datetime.now(UTC))
+        if self._worker is not None or schedule.name in self._schedules:
+            raise ConfigError([text("schedule.twice", name=schedule.name)])
+        self._schedules[schedule.name] = schedule
+
+    async def schedule(self, schedule: Schedule, reason: str | None = None, *, by: str = "") -> None:
+        """Set a periodic job now, whatever code declares. Workers know of it within seconds. Raises ConfigError."""
+        calendar.first(schedule.cron, schedule.timezone, datetime.now(UTC))
+        now = (await self.store.schedules()).now
+        first = calendar.first(schedule.cron, schedule.timezone, now)
+        await self.store.schedule(schedule, first, self._actor(by), self._reason(reason))
+
+    async def unschedule(self, name: str, reason: str | None = None, *, by: str = "") -> bool:
+        """Take a periodic job away; False: there is none. One that code declares comes back at the next start."""
+        return await self.store.unschedule(name, self._actor(by), self._reason(reason))
+
+    async def pause_schedule(self, name: str, reason: str | None = None, *, by: str = "") -> bool:
+        """Let the ticks of a periodic job pass without a job; False: there is none, or it is paused already."""
+        actor, why = self._actor(by), self._reason(reason)
+        return await self.store.hold_schedule(name, actor, why, paused=True, next_at=None)
+
+    async def resume_schedule(self, name: str, reason: str | None = None, *, by: str = "") -> bool:
+        """Let a periodic job go on with its next tick; those of the pause are left out. False: it was not paused."""
+        found = await self.store.schedules()
+        record = next((each for each in found.schedules if each.name == name), None)
+        if record is None:
+            return False
+        first = calendar.first(record.cron, record.timezone, found.now)
+        actor, why = self._actor(by), self._reason(reason)
+        return await self.store.hold_schedule(name, actor, why, paused=False, next_at=first)
+
+    async def run_schedule(self, name: str) -> Enqueued | None:
+        """Enqueue a job of a periodic one now, beside its ticks; None: there is no such schedule."""
+        found = await self.store.schedules()
+        record = next((each for each in found.schedules if each.name == name), None)
+        return None if record is None else await self.enqueue(job_of(record, None))
+
+    async def schedules(self) -> list[ScheduleRecord]:
+        """The periodic jobs, by name."""
+        return (await self.store.schedules()).schedules
+
+    async def _declare(self) -> None:
+        """What the code of this queue asks for."""
+        if not self._kinds:
+            return
+        await self.store.declare({topic: kind.limits for topic, kind in self._kinds.items()})
+        for schedule in self._schedules.values():
+            now = (await self.store.schedules(due=True)).now
+            await self.store.schedule(schedule, calendar.first(schedule.cron, schedule.timezone, now), None)
+        await self.store.retire(sorted(self._kinds), sorted(self._schedules))
+
     # --- working ---
 
     async def start(self) -> None:
@@ -278,8 +367,7 @@ class Queue:
             raise ConfigError([text("config.already_started")])
         if not self._kinds:
             log.warning(text("config.no_kinds"))
-        if self._kinds:
-            await self.store.declare({topic: kind.limits for topic, kind in self._kinds.items()})
+        await self._declare()
         name = f"{self._name}:{os.getpid()}:{os.urandom(4).hex()}"
         config = self.config
         worker = Worker(
@@ -306,6 +394,9 @@ class Queue:
         worker.start()
         for loop in self._loops:
             loop.start()
+        if self._kinds and calendar.available():
+            self._scheduler = Scheduler(self.store, worker.nudge, self._runtime)
+            self._scheduler.start()
         bell = self.store.bell(list(self._kinds))
         if bell is not None:
             self._waker = Waker(bell, worker.nudge, self.metrics.claimed.total, self._runtime, worker.doubt)
@@ -334,6 +425,9 @@ class Queue:
             if self._waker is not None:
                 await self._waker.stop()
                 self._waker = None
+            if self._scheduler is not None:
+                await self._scheduler.stop()
+                self._scheduler = None
             if self._registry is not None:
                 await self._registry.leave()
                 self._registry = None
@@ -384,6 +478,8 @@ class Queue:
         if worker is None:
             return Health(running=False, loops={}, slots_hung=False)
         pulses: list[Pulse] = [*worker.pulses, *(loop.pulse for loop in self._loops)]
+        if self._scheduler is not None:
+            pulses.append(self._scheduler.pulse)
         loops = {pulse.name: pulse.well for pulse in pulses}
         loops[worker.keeper.pulse.name] = worker.keeper.alive and worker.keeper.pulse.well
         return Health(running=True, loops=loops, slots_hung=worker.all_hung)

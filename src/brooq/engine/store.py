@@ -16,6 +16,7 @@ from uuid import UUID
 
 from brooq.engine.outcome import Outcome
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
+from brooq.vocabulary.schedule import Schedule, ScheduleRecord
 from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
@@ -156,6 +157,14 @@ class Sample(NamedTuple):
     oldest: float = 0.0
 
 
+class Schedules(NamedTuple):
+    """Periodic jobs at one moment of the store's clock, and when the next tick of any of them comes."""
+
+    now: datetime
+    next_at: datetime | None
+    schedules: list[ScheduleRecord]
+
+
 class OwnTx(Tx, Protocol):
     """A transaction that the store opened. Its errors are the engine's, not the driver's."""
 
@@ -293,6 +302,34 @@ class Store(Protocol):
 
     async def topics(self) -> list[TopicRecord]:
         """What is set for topics, by name; those that nothing is set for are not in it."""
+
+    async def schedules(self, *, due: bool = False) -> Schedules:
+        """The periodic jobs by name; `due`: only those whose tick has come, or whose last one lies ahead of the clock."""
+
+    async def schedule(
+        self, schedule: Schedule, next_at: datetime | None, by: str | None, reason: str | None = None
+    ) -> bool:
+        """Set a periodic job, by hand with the name of who does it, or from code (None), which does not overwrite what was
+        set by hand. One that stands and ticks as before keeps its next tick. False: nothing was to be written."""
+
+    async def unschedule(self, name: str, by: str, reason: str | None = None) -> bool:
+        """Take a periodic job away; False: there is none."""
+
+    async def hold_schedule(
+        self, name: str, by: str, reason: str | None = None, *, paused: bool, next_at: datetime | None
+    ) -> bool:
+        """Pause a periodic job, or let it go on with the tick given; False: there is none, or it is so already."""
+
+    async def retire(self, topics: Sequence[str], names: Sequence[str]) -> list[str]:
+        """Take away what code once declared for these topics, save for these names; answers what went."""
+
+    async def fire(
+        self, schedule: ScheduleRecord, next_at: datetime | None, last_at: datetime | None, jobs: Sequence[Job]
+    ) -> bool:
+        """Enqueue the jobs of ticks and move the schedule on, in one step; a job whose key exists makes none.
+
+        False, with nothing done, when its next tick is another one by now: somebody else has made their jobs.
+        """
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Put up to `limit` jobs whose lease has expired back to `pending`, skipping rows that are locked (L4)."""

@@ -85,7 +85,8 @@ begin
     end loop;
 
     revoke all on "brooq".job, "brooq".brooq_migration, "brooq".brooq_operation, "brooq".brooq_topic, "brooq".brooq_worker,
-           "brooq".brooq_sample
+           "brooq".brooq_sample,
+        "brooq".brooq_schedule
         from public, "brooq_migrator", "brooq_producer", "brooq_worker", "brooq_janitor", "brooq_viewer";
     for change in
         select format(action, oid::regprocedure, whom)
@@ -133,6 +134,11 @@ begin
     -- What is set for topics: a claim asks for it and spends tokens, an operator sets it. And the list of workers.
     grant select, insert, update on "brooq".brooq_topic to "brooq_worker";
     grant select, insert, update, delete on "brooq".brooq_worker to "brooq_worker";
+    -- Periodic jobs: a worker moves them on, with the rights of a producer it makes their jobs.
+    grant select, insert, update, delete on "brooq".brooq_schedule to "brooq_worker";
+    grant select (name, topic, cron, timezone, priority, max_attempts, concurrency_key, missed, missed_limit, declared,
+                  paused_at, paused_by, next_at, last_at, last_job, created_at, updated_at)
+        on "brooq".brooq_schedule to "brooq_viewer";
     grant select on "brooq".brooq_topic, "brooq".brooq_worker to "brooq_viewer";
 
     -- What charts are drawn from: every worker adds to it, and clears away what is old.

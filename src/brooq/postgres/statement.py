@@ -48,6 +48,8 @@ class Statements:
     explain: str
     fates: str
     find: str
+    fire: str
+    hold_schedule: str
     in_order: str
     limit: str
     list: str
@@ -66,13 +68,17 @@ class Statements:
     reap: str
     renew: str
     resume: str
+    retire: str
     sample: str
     samples: str
+    schedule: str
+    schedules: str
     server: str
     settle: str
     topics: str
     trail: str
     unlimit: str
+    unschedule: str
     version: str
     wait: str
     wait_no_more: str

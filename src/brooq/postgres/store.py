@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -25,8 +25,10 @@ from brooq.engine.store import (
     Renewer,
     Requeued,
     Sample,
+    Schedules,
     Taken,
 )
+from brooq.postgres import schedule as periodic
 from brooq.postgres import steering
 from brooq.postgres.bell import PostgresBell
 from brooq.postgres.census import read_census
@@ -52,6 +54,7 @@ from brooq.vocabulary.error import (
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES
+from brooq.vocabulary.schedule import Schedule, ScheduleRecord
 from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
@@ -344,6 +347,47 @@ class PostgresStore:
     async def topics(self) -> list[TopicRecord]:
         """A read needs no transaction."""
         return await steering.topics(self._through_pool, self._statements)
+
+    async def schedules(self, *, due: bool = False) -> Schedules:
+        """What is due is asked by the scheduler, all of it by people."""
+        return await periodic.schedules(self._on_upkeep if due else self._through_pool, self._statements, due=due)
+
+    async def schedule(
+        self, schedule: Schedule, next_at: datetime | None, by: str | None, reason: str | None = None
+    ) -> bool:
+        """By hand through the pool, from code as a worker starts."""
+        return await periodic.schedule(
+            self._on_upkeep if by is None else self._through_pool,
+            self._statements,
+            schedule,
+            next_at,
+            by,
+            reason,
+            max_payload=self._max_payload,
+        )
+
+    async def unschedule(self, name: str, by: str, reason: str | None = None) -> bool:
+        """Take one away."""
+        return bool(await self._through_pool(self._statements.unschedule, name, by, reason))
+
+    async def hold_schedule(
+        self, name: str, by: str, reason: str | None = None, *, paused: bool, next_at: datetime | None
+    ) -> bool:
+        """Pause one, or let it go on."""
+        return bool(await self._through_pool(self._statements.hold_schedule, name, paused, by, reason, next_at))
+
+    async def retire(self, topics: Sequence[str], names: Sequence[str]) -> list[str]:
+        """Take away what code has given up."""
+        return [name for (name,) in await self._on_upkeep(self._statements.retire, list(topics), list(names))]
+
+    async def fire(
+        self, schedule: ScheduleRecord, next_at: datetime | None, last_at: datetime | None, jobs: Sequence[Job]
+    ) -> bool:
+        """In one statement."""
+        return await periodic.fire(
+            self._on_upkeep, self._statements, schedule, next_at, last_at, jobs,
+            max_payload=self._max_payload, wake=self.wakeups,
+        )  # fmt: skip
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Expired leases back into circulation."""

@@ -29,12 +29,16 @@ from brooq.engine.store import (
     Renewer,
     Requeued,
     Sample,
+    Schedules,
     Taken,
 )
+from brooq.testing.periodic import Periodic
+from brooq.testing.steering import Steering
 from brooq.vocabulary.error import PayloadError, StoreBusy, TxError
 from brooq.vocabulary.job import Cancellation, Enqueued, Failure, Job, JobRecord, Progress, State, Topic
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES, decode, encode
+from brooq.vocabulary.schedule import Schedule, ScheduleRecord
 from brooq.vocabulary.steering import Limits, TopicRecord
 from brooq.vocabulary.tx import Tx
 
@@ -105,7 +109,8 @@ class MemoryStore:
         self._rows: dict[UUID, _Row] = {}
         self._keys: dict[tuple[str, str], UUID] = {}
         self._transactions: set[MemoryTx] = set()
-        self._steering = _Steering(self.clock)
+        self._steering = Steering(self.clock)
+        self._periodic = Periodic(self.clock)
         self._workers: dict[str, tuple[Presence, datetime]] = {}
 
     @property
@@ -264,6 +269,40 @@ class MemoryStore:
     async def topics(self) -> list[TopicRecord]:
         """What is set for topics."""
         return self._steering.records()
+
+    async def schedules(self, *, due: bool = False) -> Schedules:
+        """The periodic jobs."""
+        return self._periodic.read(due=due)
+
+    async def schedule(
+        self, schedule: Schedule, next_at: datetime | None, by: str | None, reason: str | None = None
+    ) -> bool:
+        """Set a periodic job."""
+        payload = None if schedule.payload is None else encode(schedule.payload, self._max_payload)
+        return self._periodic.set(schedule, payload, next_at, by)
+
+    async def unschedule(self, name: str, by: str, reason: str | None = None) -> bool:
+        """Take a periodic job away."""
+        return self._periodic.remove(name)
+
+    async def hold_schedule(
+        self, name: str, by: str, reason: str | None = None, *, paused: bool, next_at: datetime | None
+    ) -> bool:
+        """Pause a periodic job, or let it go on."""
+        return self._periodic.hold(name, by, next_at, paused=paused)
+
+    async def retire(self, topics: Sequence[str], names: Sequence[str]) -> list[str]:
+        """Take away what code has given up."""
+        return self._periodic.retire(topics, names)
+
+    async def fire(
+        self, schedule: ScheduleRecord, next_at: datetime | None, last_at: datetime | None, jobs: Sequence[Job]
+    ) -> bool:
+        """Make the jobs of ticks; nothing else happens meanwhile but what a transaction with their keys does."""
+        if not self._periodic.advance(schedule, next_at, last_at, jobs):
+            return False
+        await self.enqueue(None, jobs)
+        return True
 
     async def reap(self, limit: int) -> list[Requeued]:
         """Expired leases back into circulation."""
@@ -497,98 +536,6 @@ class MemoryStore:
             result=record.result if outcome.result is None else decode(outcome.result),
             updated_at=now,
         )
-
-
-class _Steering:
-    """What is set for topics, and which jobs a claim within limits may take."""
-
-    def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._clock = clock
-        self._topics: dict[str, TopicRecord] = {}
-        self._declared: dict[str, Limits] = {}
-        self._tokens: dict[str, tuple[float, datetime]] = {}
-
-    def of(self, topic: str) -> TopicRecord:
-        return self._topics.get(topic, TopicRecord(topic))
-
-    def governs(self, topic: str) -> bool:
-        """Whether an exchange leaves the topic alone."""
-        return self.of(topic).paused or self.of(topic).limits.set
-
-    def records(self) -> list[TopicRecord]:
-        return [self._topics[topic] for topic in sorted(self._topics)]
-
-    def pause(self, topic: str, by: str, reason: str | None) -> bool:
-        found = self.of(topic)
-        if not found.paused:
-            self._topics[topic] = replace(found, paused_at=self._clock(), paused_by=by, pause_reason=reason)
-        return not found.paused
-
-    def resume(self, topic: str) -> bool:
-        found = self.of(topic)
-        if found.paused:
-            self._topics[topic] = replace(found, paused_at=None, paused_by=None, pause_reason=None)
-        return found.paused
-
-    def limit(self, topic: str, limits: Limits | None, by: str) -> bool:
-        found = self.of(topic)
-        if limits is None and found.limits_by is None:
-            return False
-        self._set(
-            topic, self._declared.get(topic, Limits()) if limits is None else limits, None if limits is None else by
-        )
-        return True
-
-    def declare(self, limits: Mapping[str, Limits | None]) -> None:
-        for topic, wanted in limits.items():
-            before = self._declared.pop(topic, None)
-            if wanted is not None:
-                self._declared[topic] = wanted
-            if wanted != before and self.of(topic).limits_by is None:
-                self._set(topic, wanted or Limits(), None)
-
-    def _set(self, topic: str, limits: Limits, by: str | None) -> None:
-        found = self.of(topic)
-        if (found.limits.rate, found.limits.period) != (limits.rate, limits.period):
-            self._tokens.pop(topic, None)
-        self._topics[topic] = replace(found, limits=limits, limits_by=by)
-
-    def choose(
-        self, topic: str, records: Sequence[JobRecord], ready: Sequence[JobRecord], limit: int
-    ) -> tuple[list[JobRecord], float | None]:
-        """Which of the ready jobs may be taken, and how many seconds it is to the next token when there is none."""
-        if self.of(topic).paused:
-            return [], None
-        limits = self.of(topic).limits
-        running = Counter(record.concurrency_key for record in records if record.state is State.PROCESSING)
-        tokens = self._bucket(topic, limits)
-        room = limit if limits.max_running is None else min(limit, limits.max_running - running.total())
-        room = room if tokens is None else min(room, int(tokens))
-        per_key = 1 if limits.ordered else limits.max_running_per_key
-        first: dict[str, UUID] = {}
-        if limits.ordered:
-            for record in records:
-                if record.state in WAITING:
-                    first[record.concurrency_key] = min(record.id, first.get(record.concurrency_key, record.id))
-        chosen: list[JobRecord] = []
-        for record in ready:
-            key = record.concurrency_key
-            free = not key or per_key is None or running[key] < per_key
-            if len(chosen) < room and free and (not key or first.get(key, record.id) == record.id):
-                chosen.append(record)
-                running[key] += 1
-        if tokens is None or limits.rate is None or limits.period is None:
-            return chosen, None
-        left = tokens - len(chosen)
-        self._tokens[topic] = left, self._clock()
-        return chosen, None if left >= 1 else (1 - left) / limits.rate * limits.period
-
-    def _bucket(self, topic: str, limits: Limits) -> float | None:
-        if limits.rate is None or limits.period is None:
-            return None
-        now = self._clock()
-        tokens, at = self._tokens.get(topic, (float(limits.rate), now))
-        return min(limits.rate, tokens + limits.rate * max((now - at).total_seconds(), 0.0) / limits.period)
 
 
 class _MemoryRenewer:
