@@ -58,6 +58,7 @@ class Worker:
         """Attempts whose handler had not exited when the worker stopped."""
         self.keeper = LeaseKeeper(store, name, config, runtime, self._lose)
         self._store = store
+        self._quarantines = any(kind.options.quarantine_after is not None for kind in kinds.values())
         self._grounds = Grounds(runtime)
         self._kinds = {topic: self._grounds.bind(kind) for topic, kind in kinds.items()}
         self._config = config
@@ -150,7 +151,7 @@ class Worker:
                 claim = attempt.claim
                 event = JobClaimed(claim.id, claim.topic, claim.attempt, claim.token, attempt.waited)
                 self._listeners.emit(event)
-        if any(each.expired_leases for each in taken):
+        if self._quarantines and any(each.expired_leases for each in taken):
             attempts = self._without_quarantined(taken, attempts)
             if not attempts:
                 return
