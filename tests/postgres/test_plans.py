@@ -320,7 +320,7 @@ def test_enqueueing(connection: psycopg.Connection[Any], mode: str) -> None:
 
 def test_the_census_costs_the_same_whatever_the_table_holds(connection: psycopg.Connection[Any]) -> None:
     """O2: waiting rows are counted up to a bound, terminal ones estimated."""
-    plan = explain(connection, STATEMENTS.census, [["mail"], 1000, 200, 1024])
+    plan = explain(connection, STATEMENTS.census, [["mail"], 1000, 200, 1024, 3])
     walks = [
         node
         for node in nodes(plan)
@@ -356,7 +356,7 @@ def test_what_operators_look_at_is_read_up_to_a_bound(connection: psycopg.Connec
 def test_the_census_estimates_what_it_does_not_count(connection: psycopg.Connection[Any]) -> None:
     connection.execute("analyze job")
     with psycopg.RawCursor(connection) as cursor:
-        cursor.execute(STATEMENTS.census, [["mail"], 1000, 200, 1024])
+        cursor.execute(STATEMENTS.census, [["mail"], 1000, 200, 1024, 3])
         found = {(row[0], row[1]): (row[2], row[3]) for row in cursor.fetchall() if row[1] is not None}
     done, exact = found["mail", "done"]
     assert not exact

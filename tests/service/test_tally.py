@@ -197,7 +197,13 @@ async def test_of_every_gauge_it_is_known_whether_processes_share_it() -> None:
     collector = EngineCollector()
     collector.watch(queue)
     gauges = {metric.name for metric in collector.collect() if metric.type == "gauge"}
-    assert gauges == SUMMED | {"brooq_build_info", "brooq_jobs", "brooq_ready_oldest_age_seconds", AGE}
+    assert gauges == SUMMED | {
+        "brooq_build_info",
+        "brooq_jobs",
+        "brooq_ready_oldest_age_seconds",
+        "brooq_suspect_jobs",
+        AGE,
+    }
 
 
 async def _nothing(claim: Claim) -> None:

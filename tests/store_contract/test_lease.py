@@ -188,3 +188,13 @@ async def test_many_reapers_at_once_requeue_each_job_once(place: Place) -> None:
         reaped += [each.id for each in batch]
     assert sorted(reaped) == sorted(jobs)
     assert {(await place.row(id)).expired_leases for id in jobs} == {1}
+
+
+async def test_the_census_counts_held_jobs_that_lose_lease_after_lease(place: Place) -> None:
+    """I7: what kills its workers leaves no error, and is held for most of its time."""
+    suspect, other = await place.take(), await place.take()
+    await place.alter(suspect.id, expired_leases=3)
+    await place.alter(other.id, expired_leases=2)
+    waiting = await place.job()
+    await place.alter(waiting, expired_leases=9)
+    assert (await place.store.census(["t", "u"])).suspects == {"t": 1, "u": 0}

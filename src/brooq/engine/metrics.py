@@ -74,7 +74,7 @@ class Metrics:
 
     def set_census(self, census: Census, now: float) -> None:
         """Keep a census: known topics have every state, foreign ones are named while they are few."""
-        foreign = {depth.topic for depth in census.depths} | set(census.oldest)
+        foreign = {depth.topic for depth in census.depths} | set(census.oldest) | set(census.suspects)
         foreign -= self.topics
         named = self.topics | (foreign if len(foreign) <= MAX_FOREIGN else set())
         counts: Counter[tuple[str, State]] = Counter()
@@ -91,6 +91,10 @@ class Metrics:
         for topic, age in census.oldest.items():
             label = topic if topic in named else OTHER
             oldest[label] = max(oldest.get(label, 0.0), age)
+        suspects = dict.fromkeys(named, 0)
+        for topic, count in census.suspects.items():
+            label = topic if topic in named else OTHER
+            suspects[label] = suspects.get(label, 0) + count
         depths = [Depth(topic, state, count, (topic, state) not in inexact) for (topic, state), count in counts.items()]
-        self.census = Census(depths, oldest)
+        self.census = Census(depths, oldest, suspects)
         self.census_at = now

@@ -8,7 +8,7 @@ caller's own transaction raises.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
@@ -100,12 +100,18 @@ class Depth(NamedTuple):
     exact: bool
 
 
+SUSPECT = 3
+"""After how many leases that ran out without a word a job is suspected of killing its workers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Census:
-    """The table at a glance: depths by topic and state, and the age of the oldest ready job by topic, in seconds."""
+    """The table at a glance: depths by topic and state, the age of the oldest ready job by topic, in seconds, and how many
+    jobs are held of which earlier leases ran out three times or more without a word (requirement I7)."""
 
     depths: list[Depth]
     oldest: dict[str, float]
+    suspects: dict[str, int] = field(default_factory=dict)
 
 
 class Running(NamedTuple):

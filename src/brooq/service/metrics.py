@@ -95,6 +95,14 @@ class EngineCollector(Collector):
         for topic, age in census.oldest.items():
             oldest.add_metric([topic], age)
         yield oldest
+        suspects = GaugeMetricFamily(
+            "brooq_suspect_jobs",
+            "Held jobs whose earlier leases ran out three times or more without a word, at the last census.",
+            labels=["topic"],
+        )
+        for topic, count in census.suspects.items():
+            suspects.add_metric([topic], count)
+        yield suspects
         yield GaugeMetricFamily(
             "brooq_census_age_seconds",
             "How old the numbers of brooq_jobs are; it grows while the database does not answer.",

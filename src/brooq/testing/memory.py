@@ -17,6 +17,7 @@ from uuid import UUID
 
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import (
+    SUSPECT,
     Bell,
     Census,
     Depth,
@@ -344,7 +345,14 @@ class MemoryStore:
             if record.state in WAITING and record.available_at <= now:
                 age = (now - record.available_at).total_seconds()
                 oldest[record.topic] = max(oldest.get(record.topic, 0.0), age)
-        return Census([Depth(topic, state, count, True) for (topic, state), count in counts.items()], oldest)
+        suspects = Counter(dict.fromkeys(topics, 0))
+        suspects.update(
+            row.record.topic
+            for row in self._rows.values()
+            if row.record.state is State.PROCESSING and row.record.expired_leases >= SUSPECT
+        )
+        depths = [Depth(topic, state, count, True) for (topic, state), count in counts.items()]
+        return Census(depths, oldest, dict(suspects))
 
     async def announce(self, presence: Presence, forget: timedelta) -> None:
         """One entry for each engine; those that were not heard of for long go."""

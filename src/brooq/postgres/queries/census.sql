@@ -6,7 +6,7 @@
 -- through the indexes from one topic to the next, a bounded number of times.
 --
 -- $1 topics asked for, $2 bound of each count, $3 how many foreign topics to look for, $4 the size in bytes up to which
--- the table counts as small
+-- the table counts as small, $5 how many lost leases make a job suspect
 with recursive
 size as (
     select pg_relation_size('"brooq".job'::regclass) <= $4::bigint as small,
@@ -116,3 +116,8 @@ from counted full join estimate using (topic, state)
 where counted.count is not null or estimate.state = 'done'
 union all
 select topic, null, null, null, age from oldest
+union all
+-- Suspected of killing their workers, which hold them for most of the time until the lease is over.
+select topic, null, count(*), null, null from "brooq".job
+where state = 'processing' and expired_leases >= $5::int
+group by topic
