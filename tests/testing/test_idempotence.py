@@ -136,6 +136,23 @@ async def test_two_copies_that_look_and_then_leap_are_found_at_the_look() -> Non
     assert "and the first went on" in str(caught.value)
 
 
+async def locks(claim: Claim) -> None:
+    """Relies on its clean-up, which a killed process does not do."""
+    if "lock" in world.marks:
+        return
+    world.marks.add("lock")
+    try:
+        await asyncio.sleep(0)
+        world.marks.add("done")
+    finally:
+        world.marks.discard("lock")
+
+
+async def test_a_lock_that_only_a_clean_up_opens_is_found() -> None:
+    with pytest.raises(AssertionError, match=r"its process died at .*\n.*\{'done'\}.*\n.*\{'lock'\}"):
+        await check(locks)
+
+
 async def undoes(claim: Claim) -> None:
     """Cleans up behind its interruption what the second copy has done."""
     try:
@@ -190,11 +207,11 @@ async def test_what_a_handler_raises_undisturbed_is_no_finding() -> None:
 
 
 async def fenced(claim: Claim) -> None:
-    """Adds what only one may add: whoever has lost the job is stopped in front of it."""
-    await world.mark("begun")
-    await claim.progress(0.5, "half")
+    """Looks and leaps, as above; but whoever has lost the job in between is stopped before the leap."""
+    found = await world.has(claim.payload)
+    await claim.progress(0.5, "looked")
     await claim.assert_held(await MemoryStore().begin())
-    if claim.payload not in world.ledger:
+    if not found:
         world.ledger.append(claim.payload)
 
 
