@@ -1,0 +1,5 @@
+"""`00007_fence.sql`."""
+
+from brooq.contrib.django.migration import migration
+
+Migration = migration(7)
