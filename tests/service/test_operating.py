@@ -13,11 +13,12 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from tests.postgres.roles import place
 from tests.service.brooq_process import Table, Worker, environment, worker, write
 from tests.service.brooq_process import brooq as process
 from tests.service.brooq_process import inside as brooq
 
-from brooq import Job
+from brooq import Job, Limits, Queue
 from brooq.postgres import PostgresStore, open_pool
 from brooq.postgres.reader import Reader
 
@@ -155,6 +156,44 @@ def test_a_topic_is_paused_and_resumed(dsn: str, running: Worker, tmp_path: Path
     assert "was not paused" in brooq("resume", "mail", dsn=dsn, cwd=tmp_path).stdout
 
 
+async def test_what_is_set_for_topics(dsn: str, tmp_path: Path) -> None:
+    async with open_pool(dsn) as pool:
+        queue = Queue(PostgresStore(pool))
+        await queue.limit("mail", Limits(max_running=3, ordered=True, rate=10, rate_period=60), by="ada")
+        await queue.pause("sms", "no\x1b[31m credit", by="eve")
+        await queue.pause("fax")
+        await queue.resume("fax")
+    spoken = await asyncio.to_thread(brooq, "topics", dsn=dsn, cwd=tmp_path)
+    assert "max_running=3 ordered rate=10/1m" in spoken.stdout
+    assert "no\\x1b[31m credit" in spoken.stdout
+    read = lines((await asyncio.to_thread(brooq, "topics", "--json", dsn=dsn, cwd=tmp_path)).stdout)
+    assert [(each["topic"], each["paused_by"], each["limits_by"]) for each in read] == [
+        ("mail", None, "ada"), ("sms", "eve", None),
+    ]  # fmt: skip
+
+
+def test_nothing_is_set_for_topics(dsn: str, tmp_path: Path) -> None:
+    assert "no topic is paused or limited" in brooq("topics", dsn=dsn, cwd=tmp_path).stderr
+
+
+def test_least_privilege_is_enough_and_what_lacks_is_told(empty_dsn: str, tmp_path: Path) -> None:
+    with place(empty_dsn) as made:
+        operator, viewer = made.login("ada", "producer", "worker", "viewer"), made.login("eve", "viewer")
+        here: dict[str, Any] = {"cwd": tmp_path, "QUEUE_SCHEMA": "jobs"}
+        id = brooq("enqueue", "t", "1", dsn=operator, **here).stdout.strip()
+        for command in (
+            ["cancel", id], ["retry", id], ["explain", id], ["show", id], ["jobs"], ["pause", "t"], ["resume", "t"],
+            ["topics"], ["workers"], ["dead"], ["top", "--once"], ["stats"],
+        ):  # fmt: skip
+            done = brooq(*command, dsn=operator, **here)
+            assert done.returncode == 0, (command, done.stderr)
+        for command in (["explain", id], ["topics"], ["workers"], ["dead"], ["top", "--once"], ["stats"]):
+            assert brooq(*command, dsn=viewer, **here).returncode == 0, command
+        for command in (["cancel", id], ["retry", id], ["pause", "t"]):
+            done = brooq(*command, dsn=viewer, **here)
+            assert (done.returncode, "`brooq doctor` tells which" in done.stderr) == (1, True), (command, done.stderr)
+
+
 def test_a_topic_that_nobody_knows_is_told_of(dsn: str, running: Worker, tmp_path: Path) -> None:
     done = brooq("pause", "mial", dsn=dsn, cwd=tmp_path)
     assert (done.returncode, "did you mean mail?" in done.stderr) == (0, True)
@@ -250,7 +289,8 @@ def test_every_command_that_tells_something_speaks_json(dsn: str, tmp_path: Path
     id = lines(brooq("enqueue", "t", "1", "--json", dsn=dsn, cwd=tmp_path).stdout)[0]["id"]
     for command in (
         ["jobs"], ["show", id], ["explain", id], ["stats"], ["check"], ["doctor"], ["workers"], ["dead"], ["cancel", id],
-        ["retry", id], ["pause", "t"], ["resume", "t"], ["migrate", "status"], ["migrate", "up"], ["migrate", "down"],
+        ["retry", id], ["pause", "t"], ["resume", "t"], ["topics"], ["migrate", "status"], ["migrate", "up"],
+        ["migrate", "down"],
     ):  # fmt: skip
         done = brooq(*command, "--json", dsn=dsn, cwd=tmp_path)
         assert done.returncode in (0, 1), done.stderr

@@ -46,6 +46,8 @@ def translate(error: Exception, *, writing: bool = False, dsn: str = "") -> Broo
         return OutcomeUnknown(_first_line(error, dsn)) if writing else StoreUnavailable(_first_line(error, dsn))
     if state in _SCHEMA:
         return SchemaError(text("postgres.schema_broken", reason=_first_line(error, dsn)))
+    if state == "42501":
+        return StoreUnavailable(text("postgres.no_right", reason=_first_line(error, dsn)))
     if state.startswith(("22", "23")):
         return StoreRefused(_first_line(error, dsn))
     if reads_only(error):

@@ -11,9 +11,12 @@ from brooq.service.explanation import Cause, Explanation, able
 from brooq.service.line import shorten
 from brooq.service.output import ago, moment, span
 from brooq.vocabulary.message import text
+from brooq.vocabulary.signal import MustGiveUp
 
 MOST_WORKERS = 10
 _REASON = 300
+_GIVEN_UP = MustGiveUp.__name__
+"""How the text of such a failure begins."""
 
 
 def headline(explanation: Explanation) -> str:
@@ -113,6 +116,8 @@ def as_values(facts: Facts, explanation: Explanation, lease: timedelta) -> dict[
 def _key(cause: Cause, facts: Facts) -> str:
     if cause is Cause.PAUSED:
         return "explain.paused_why" if facts.pause_reason else "explain.paused"
+    if cause is Cause.DEAD and (facts.last_error or "").startswith(_GIVEN_UP):
+        return "explain.dead_given_up"
     if cause is Cause.DEAD:
         used_up = facts.max_attempts is not None and facts.attempts >= facts.max_attempts
         return "explain.dead_used_up" if used_up else "explain.dead"

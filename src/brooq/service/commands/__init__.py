@@ -33,6 +33,7 @@ root = LazyGroup(
         "dead": "brooq.service.commands.dead:dead",
         "pause": "brooq.service.commands.steer:pause",
         "resume": "brooq.service.commands.steer:resume",
+        "topics": "brooq.service.commands.topics:topics",
         "workers": "brooq.service.commands.workers:workers",
         "top": "brooq.service.commands.top:top",
         "stats": "brooq.service.commands.stats:stats",
