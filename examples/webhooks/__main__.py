@@ -14,9 +14,10 @@ from rich.console import Console
 from brooq import BrooqError
 from brooq.postgres.dsn import mask
 from examples.webhooks import checks, findings, report, show
+from examples.webhooks.app import GONE
 from examples.webhooks.deliveries import SAMPLE, InputError, read
-from examples.webhooks.run import RunError, play
-from examples.webhooks.stage import StageError, stage
+from examples.webhooks.run import RunError, play, stay
+from examples.webhooks.stage import Stage, StageError, stage
 
 OK, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
@@ -45,16 +46,33 @@ def _run(options: argparse.Namespace) -> int:
     console.print(f"{len(deliveries)} deliveries ({megabytes:.1f} MB) from {options.input}", soft_wrap=True)
     with stage(options.folder.resolve(), options.database, options.seed) as ready:
         console.print(f"PostgreSQL {ready.version}; run in {options.folder}/run", soft_wrap=True)
+        if not options.stay:
+            console.print(f"dashboard while it runs: {ready.dashboard} (`make dashboard` keeps it)", soft_wrap=True)
         with show.Show(console, len(deliveries)) as shown:
             course = asyncio.run(play(ready, deliveries, shown))
         found = findings.gather(ready, course)
         verdicts = checks.judge(found)
         if options.report is not None:
             report.write(options.report, ready, found, verdicts)
-    show.tables(console, found)
-    console.print()
-    show.verdicts(console, verdicts)
+        show.tables(console, found)
+        console.print()
+        show.verdicts(console, verdicts)
+        if options.stay:
+            _stay(console, ready)
     return OK if all(verdict.ok for verdict in verdicts) else FAILED
+
+
+def _stay(console: Console, ready: Stage) -> None:
+    def tell() -> None:
+        console.print(f"\n{GONE} has a mailbox again: retry what has died, and see it done.")
+        console.print(f"dashboard: {ready.dashboard}", soft_wrap=True)
+        console.print("Ctrl-C ends it.")
+        sys.stdout.flush()
+
+    try:
+        asyncio.run(stay(ready, tell))
+    except KeyboardInterrupt:
+        console.print()
 
 
 def _options() -> argparse.Namespace:
@@ -63,6 +81,7 @@ def _options() -> argparse.Namespace:
         description="Webhooks in, mails out, through a mail server that misbehaves and a worker that is killed half-way.",
     )
     parser.add_argument("--input", type=Path, default=SAMPLE, metavar="FILE", help="deliveries, one JSON object a line")
+    parser.add_argument("--stay", action="store_true", help="let it run on at the end, to look at its dashboard")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the result as JSON as well")
     parser.add_argument("--folder", type=Path, default=Path(".brooq/demo"), help="for data and logs (%(default)s)")
     parser.add_argument("--database", metavar="DSN", help="an empty database to use instead of a PostgreSQL of our own")

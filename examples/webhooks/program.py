@@ -33,6 +33,12 @@ class Program:
         """More arguments, from the next start on."""
         self._command += arguments
 
+    def drop(self, *arguments: str) -> None:
+        """Without these arguments, which stand there in this order, from the next start on."""
+        at = self._command.index(arguments[0])
+        assert self._command[at : at + len(arguments)] == list(arguments)
+        del self._command[at : at + len(arguments)]
+
     def start(self) -> None:
         """Start it, in a session of its own: Ctrl-C in the terminal is for the demo, which then ends the rest."""
         with self.log.open("ab") as log:

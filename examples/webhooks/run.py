@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from psycopg_pool import AsyncConnectionPool
 
 from brooq import Queue, State
 from brooq.postgres import PostgresStore
-from examples.webhooks.app import SEND
+from examples.webhooks.app import GONE, SEND
 from examples.webhooks.deliveries import Delivery
 from examples.webhooks.findings import Course
 from examples.webhooks.show import Show
@@ -74,6 +75,37 @@ async def play(stage: Stage, deliveries: Sequence[Delivery], show: Show) -> Cour
             finally:
                 sending.cancel()
     return course
+
+
+async def stay(stage: Stage, ready: Callable[[], None]) -> None:
+    """Let everything run on, for somebody who looks at the dashboard, until Ctrl-C. Raises RunError. `ready` is called once
+    there is something to look at.
+
+    The mail server knows everybody again: whoever retries what has died sees it done.
+    """
+    stage.mail_server.drop("--refuse", GONE)
+    stage.mail_server.add("--refuse", "nobody@example.org")
+    with stage.mail_server, stage.worker:
+        told = False
+        while True:
+            for program in (stage.worker, stage.mail_server):
+                if program.code is not None:
+                    raise RunError(f"{program.name} has ended (exit code {program.code}):\n{program.last_words()}")
+            if not told and await _answers(stage.dashboard):
+                told = True
+                ready()
+            await asyncio.sleep(GLANCE)
+
+
+async def _answers(address: str) -> bool:
+    """Whether somebody listens there."""
+    place = urlsplit(address)
+    try:
+        _, writer = await asyncio.open_connection(place.hostname, place.port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def _send(pool: Pool, deliveries: Sequence[Delivery], course: Course) -> None:

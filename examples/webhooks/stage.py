@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import socket
 import sys
@@ -40,6 +41,8 @@ class Stage:
     """Of this run: mailbox, journal, logs."""
     worker: Program
     mail_server: Program
+    dashboard: str
+    """Where the worker shows its dashboard, with the token that opens it behind the #."""
 
     @property
     def mailbox(self) -> Path:
@@ -63,7 +66,7 @@ def stage(folder: Path, database: str | None, seed: str) -> Iterator[Stage]:
 
     `database`: an empty database to use instead of a PostgreSQL of our own. Raises StageError.
     """
-    with _alone(folder), _database(folder / "pg", database) as dsn, _listener() as listener:
+    with _alone(folder), _database(folder / "pg", database) as dsn, _listener() as listener, _port() as port:
         migrate.up(dsn)
         version = _look(dsn, owned=database is None)
         run = folder / "run"
@@ -73,11 +76,14 @@ def stage(folder: Path, database: str | None, seed: str) -> Iterator[Stage]:
         fd = listener.fileno()
         module = [sys.executable, "-m", "examples.webhooks.mail_server", "--fd", str(fd), "--refuse", GONE]
         mail_server = Program("the mail server", module, run / "mail_server.log", _environment(), [fd])
-        found = Stage(dsn, version, run, worker, mail_server)
+        token = secrets.token_urlsafe(32)
+        found = Stage(dsn, version, run, worker, mail_server, f"http://127.0.0.1:{port}/login#{token}")
         mail_server.add("--mailbox", str(found.mailbox), "--log", str(found.misdeeds), "--seed", seed)
         worker.environment = _environment(
             DATABASE_URL=dsn,
-            HTTP_ADDR="off",
+            HTTP_ADDR=f"127.0.0.1:{port}",
+            HTTP_TOKEN=token,
+            HTTP_PAYLOADS="on",
             LOG_FORMAT="console",
             DEMO_SMTP="{}:{}".format(*listener.getsockname()),
             DEMO_JOURNAL=str(found.journal),
@@ -124,6 +130,19 @@ def _listener() -> Iterator[socket.socket]:
     """Where mail is delivered. It listens before the mail server is up: early connections wait instead of failing."""
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         yield listener
+
+
+@contextmanager
+def _port() -> Iterator[int]:
+    """The port that the guide names, or a free one: the worker is started twice and is to be found at the same place."""
+    with socket.socket() as holder:
+        try:
+            holder.bind(("127.0.0.1", 8090))
+        except OSError:
+            holder.bind(("127.0.0.1", 0))
+        # From now on the worker may bind it beside us, and nobody who asks as we have asked.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        yield int(holder.getsockname()[1])
 
 
 def _brooq(*arguments: str) -> list[str]:
