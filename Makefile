@@ -29,7 +29,7 @@ SOURCES = $(wildcard src tests bench examples)
 OPENSPEC_VERSION := 1.13.2
 OPENSPEC := .brooq/tools/openspec-$(OPENSPEC_VERSION)
 
-.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate models
+.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo dashboard screenshots bench simulate models
 .PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate chaos chaos-full
 .PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo simulate
 .PHONY: bench bench-peers bench-full bench-smoke
@@ -71,6 +71,9 @@ build: $(READY) ## build the wheel into dist/, and bin/brooq, one file that need
 demo: $(READY) ## webhooks in, mails out, a worker killed half-way (INPUT=file.jsonl: your own deliveries)
 	@$(PY) -m examples.webhooks $(if $(INPUT),--input $(INPUT)) $(ARGS)
 
+dashboard: $(READY) ## the demo, and then its dashboard until Ctrl-C
+	@$(PY) -m examples.webhooks --stay $(if $(INPUT),--input $(INPUT)) $(ARGS)
+
 bench: $(READY) ## brooq beside the raw SQL limit of this machine, about 8 minutes (ROUNDS= JOBS= ONLY=drain,bulk SYSTEMS=)
 	@$(PY) -m bench plain $(BENCH) $(ARGS)
 
@@ -82,6 +85,9 @@ bench-full: $(READY) ## as bench-peers, longer drains and tables of ten million 
 
 bench-smoke: $(READY) ## whether the bench works, in about a minute; the figures mean nothing
 	@$(PY) -m bench smoke --output .brooq/bench/smoke/latest.json $(ARGS)
+
+screenshots: $(READY) ## take the pictures of the dashboard in docs/screenshots anew (needs Chromium)
+	@$(PY) -m tests.screenshots
 
 simulate: $(READY) ## run the engine under virtual time with injected faults (SEEDS=n)
 	@$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)

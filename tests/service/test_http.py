@@ -309,13 +309,13 @@ async def test_no_answer_can_be_taken_for_a_page() -> None:
             assert "alert" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics/", "/healthz/x", "/docs", "/%2e%2e/metrics", "/metrics%00", "/jobs"])
+@pytest.mark.parametrize("path", ["/metrics/", "/healthz/x", "/docs", "/%2e%2e/metrics", "/metrics%00", "/static"])
 async def test_there_is_nothing_else(path: str) -> None:
     async with served(Queue(MemoryStore(), FAST)) as surface:
         assert (await surface.client.get(path, follow_redirects=False)).status_code in {404, 307}
         for token in (None, "x"):
             headers = {"authorization": f"Bearer {token}"} if token else {}
-            assert (await surface.client.post("/jobs", headers=headers)).status_code == 404
+            assert (await surface.client.post("/orders", headers=headers)).status_code == 404
         assert (await surface.client.post("/metrics")).status_code == 405
         assert (await surface.client.head("/metrics")).status_code == 200
 

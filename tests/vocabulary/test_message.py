@@ -26,6 +26,15 @@ def strings_in_source() -> set[str]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)
+    return found | {key for key, _ in keys_in_templates()}
+
+
+def keys_in_templates() -> set[tuple[str, bool]]:
+    """The keys that pages name, and whether each is only how a key begins."""
+    found = set()
+    for file in SOURCE.rglob("*.html"):
+        for key, rest in re.findall(r"""\bt\('([a-z]+\.[a-z0-9_]+)'( ?~)?""", file.read_text(encoding="utf-8")):
+            found.add((key, bool(rest)))
     return found
 
 
@@ -37,7 +46,7 @@ def prefixes_in_source() -> tuple[str, ...]:
             first = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else None
             if isinstance(first, ast.Constant) and re.fullmatch(r"[a-z]+\.[a-z_]*", str(first.value)):
                 found.add(str(first.value))
-    return tuple(found)
+    return (*found, *(key for key, begins in keys_in_templates() if begins))
 
 
 def keys_called() -> dict[str, str]:
@@ -68,6 +77,7 @@ def test_russian_texts_are_russian() -> None:
 
 def test_every_key_that_is_used_is_in_the_catalogue() -> None:
     missing = {f"{key} at {place}" for key, place in keys_called().items() if key not in catalogue("en")}
+    missing |= {key for key, begins in keys_in_templates() if not begins and key not in catalogue("en")}
     assert not missing
 
 

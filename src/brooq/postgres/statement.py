@@ -23,6 +23,14 @@ class Statements:
 
     announce: str
     assert_held: str
+    board_change: str
+    board_dead: str
+    board_done: str
+    board_group: str
+    board_held: str
+    board_newest: str
+    board_unsuccessful: str
+    board_waiting: str
     cancel: str
     census: str
     claim_limited: str

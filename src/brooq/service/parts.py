@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from brooq.postgres.store import PostgresStore
 from brooq.service.api.site import Api
+from brooq.service.dashboard.site import Dashboard
 from brooq.service.http import Part
+from brooq.service.secret import Secret
 from brooq.service.settings import Settings
 from brooq.service.token import Tokens
 
@@ -15,9 +17,19 @@ CONNECTIONS = 4
 """How many connections the supervisor of several processes opens at most, for what its surface shows."""
 
 
-def make_parts(tokens: Tokens) -> list[Part]:
-    """Every part. They show nothing before they watch a store, and nothing to whoever has no token."""
-    return [Api(tokens)]
+def make_parts(tokens: Tokens, *, visitor: Secret | None = None, payloads: bool = False) -> list[Part]:
+    """Every part. They show nothing before they watch a store, and nothing to whoever has no token. Where none is set,
+    `visitor` opens them, a token of this run alone; metrics stay as they are without. `payloads`: are shown."""
+    if not tokens and visitor is not None:
+        tokens = Tokens([visitor])
+    return [Api(tokens), Dashboard(tokens, payloads=payloads)]
+
+
+def end_streams(parts: Sequence[Part]) -> None:
+    """Let answers that have no end of their own come to one: the surface waits for all of them when it stops."""
+    for part in parts:
+        if isinstance(part, Dashboard):
+            part.end_streams()
 
 
 async def close_parts(parts: Sequence[Part], seconds: float) -> None:

@@ -17,9 +17,10 @@ from brooq.service.http import Part, Surface, make_application
 from brooq.service.logging import Masker
 from brooq.service.metrics import EngineCollector, make_registry
 from brooq.service.notify import Notifier
-from brooq.service.parts import close_parts, make_parts
+from brooq.service.parts import close_parts, end_streams, make_parts
 from brooq.service.reporter import Reporter
 from brooq.service.rotation import Rotation
+from brooq.service.secret import Secret
 from brooq.service.sentinel import MARGIN, Sentinel
 from brooq.service.settings import Settings
 from brooq.service.token import Tokens
@@ -48,10 +49,11 @@ class WorkerProcess:
         *,
         listener: socket.socket | None = None,
         channel: socket.socket | None = None,
+        visitor: Secret | None = None,
     ) -> None:
         """`loop` is run by `run`, and is the one that is set. `masker` knows the secrets. `listener` is a socket that
         listens on loopback; None: no HTTP surface. `channel` leads to the supervisor of several processes; None: there is
-        this one alone."""
+        this one alone. `visitor`: see `make_parts`."""
         self._loop = loop
         self._settings = settings
         self._app = app
@@ -65,7 +67,7 @@ class WorkerProcess:
         self._parts: Sequence[Part] = ()
         self._surface: Surface | None = None
         if listener is not None and tokens is not None:
-            self._parts = make_parts(tokens)
+            self._parts = make_parts(tokens, visitor=visitor, payloads=settings.http_payloads)
             application = make_application(self._health, make_registry(self._collector), tokens, self._parts)
             self._surface = Surface(application, listener)
         config = settings.config
@@ -148,6 +150,7 @@ class WorkerProcess:
             self._sentinel.hurry(2 * CLOSING)
             await self._health.close()
             if self._surface is not None:
+                end_streams(self._parts)
                 await self._surface.stop()
             await close_parts(self._parts, CLOSING)
             await self._close_pool()

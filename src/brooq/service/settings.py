@@ -67,6 +67,8 @@ class Settings:
     are open, and whatever shows or changes jobs is off."""
     http_read_token: tuple[Secret, ...] = ()
     """Up to two tokens that may only read."""
+    http_payloads: bool = False
+    """Whether the dashboard shows payloads and results to whoever may write."""
     driver: str = PSYCOPG
     """What connects: psycopg, or asyncpg. Never guessed: `on_succeeded` gets a connection of it."""
     processes: int = 1
@@ -278,6 +280,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "HTTP_ADDR": _http_addr,
     "HTTP_TOKEN": parse_tokens,
     "HTTP_READ_TOKEN": parse_tokens,
+    "HTTP_PAYLOADS": _switch,
     "QUEUE_SCHEMA": _schema,
     "QUEUE_PREPARED": _switch,
     "QUEUE_WAKEUPS": _switch,

@@ -26,8 +26,9 @@ from brooq.service.http import Part, Surface, make_application
 from brooq.service.logging import Masker
 from brooq.service.metrics import make_registry
 from brooq.service.notify import Notifier
-from brooq.service.parts import close_parts, make_parts, make_store
+from brooq.service.parts import close_parts, end_streams, make_parts, make_store
 from brooq.service.rotation import Rotation
+from brooq.service.secret import Secret
 from brooq.service.sentinel import MARGIN, SIGNALS
 from brooq.service.settings import Settings
 from brooq.service.tally import Tally
@@ -62,10 +63,11 @@ class Supervisor:
         listener: socket.socket | None,
         masker: Masker,
         random: Random | None = None,
+        visitor: Secret | None = None,
     ) -> None:
         """`command(number, descriptor)` starts the process of a number (from 1), whose channel is the descriptor;
         `listener` is a socket that listens on loopback; None: no HTTP surface. `masker` knows the secrets.
-        `random` jitters pauses."""
+        `random` jitters pauses. `visitor`: see `make_parts`."""
         config = settings.config
         limits = (to_timedelta(config.shutdown_grace).total_seconds(), config.lease_seconds + 2 * MARGIN)
         tally = Tally()
@@ -80,7 +82,7 @@ class Supervisor:
         self._surface: Surface | None = None
         if listener is not None and tokens is not None:
             registry = make_registry(tally, Processes(self._children))
-            self._parts = make_parts(tokens)
+            self._parts = make_parts(tokens, visitor=visitor, payloads=settings.http_payloads)
             self._surface = Surface(make_application(self, registry, tokens, self._parts), listener)
         self._stop = asyncio.Event()
         self._heard: list[float] = []
@@ -120,6 +122,7 @@ class Supervisor:
             for watch in watches:
                 watch.cancel()
             if self._surface is not None:
+                end_streams(self._parts)
                 await self._surface.stop()
             await close_parts(self._parts, SPARE)
             if store is not None:

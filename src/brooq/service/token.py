@@ -52,6 +52,11 @@ class Tokens:
         """Whether a token is asked for."""
         return bool(self._digests)
 
+    @property
+    def known(self) -> list[tuple[bytes, Right]]:
+        """The digests that count, with what each allows: sessions are made of them, and end with them."""
+        return list(self._digests)
+
     def accept(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Whether a right token is there."""
         return self.right(headers) >= Right.READ
@@ -67,6 +72,11 @@ class Tokens:
         digest = _digest(credentials)
         matches = [right if hmac.compare_digest(digest, each) else Right.NONE for each, right in self._digests]
         return max(matches, default=Right.NONE) if hmac.compare_digest(scheme, _SCHEME) else Right.NONE
+
+
+def digest_of(token: str) -> bytes:
+    """What is kept of a token, and compared."""
+    return _digest(_bytes(token))
 
 
 def _digest(value: bytes) -> bytes:

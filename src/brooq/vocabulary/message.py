@@ -42,3 +42,8 @@ def text(key: str, /, **values: object) -> str:
     Raises KeyError for a key that no catalogue has: a fault of ours, which a test looks for.
     """
     return catalogue(language())[key].format(**values)
+
+
+def phrase(language: str, key: str, /, **values: object) -> str:
+    """The text of a key in a language of `LANGUAGES`, for a reader who is not the one at this terminal."""
+    return catalogue(language)[key].format(**values)

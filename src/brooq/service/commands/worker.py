@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import socket
 import sys
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from brooq.vocabulary.message import text
 if TYPE_CHECKING:
     from brooq.service.app import App
     from brooq.service.logging import Masker
+    from brooq.service.secret import Secret
     from brooq.service.settings import Settings
 
 log = logging.getLogger("brooq")
@@ -33,10 +35,15 @@ def worker(app: str | None, processes: int | None, loop: str | None, supervised:
 
     from brooq.service.hardening import harden  # noqa: PLC0415
     from brooq.service.logging import Masker, configure  # noqa: PLC0415
+    from brooq.service.secret import Secret  # noqa: PLC0415
     from brooq.service.settings import load  # noqa: PLC0415
 
     settings = load(database=app is None)
     settings = replace(settings, processes=processes or settings.processes, loop=loop or settings.loop)
+    visitor = None
+    if not (settings.http_token or settings.http_read_token or supervised) and sys.stderr.isatty():
+        # Somebody who tries things out, and whose terminal is no log that is kept.
+        visitor = Secret(secrets.token_urlsafe(32))
     masker = Masker([settings.database_url, *settings.http_token, *settings.http_read_token])
     configure(
         masker, form=settings.log_format, level=settings.log_level,
@@ -49,11 +56,11 @@ def worker(app: str | None, processes: int | None, loop: str | None, supervised:
         channel.set_inheritable(False)
         return _work(settings, app, masker, channel=channel)
     if settings.processes == 1:
-        return _work(settings, app, masker)
-    return _supervise(settings, app, masker, loop)
+        return _work(settings, app, masker, visitor=visitor)
+    return _supervise(settings, app, masker, loop, visitor)
 
 
-def _listen(settings: Settings) -> socket.socket | None:
+def _listen(settings: Settings, visitor: Secret | None) -> socket.socket | None:
     from brooq.service.loopback import AddressError, listen  # noqa: PLC0415
 
     try:
@@ -64,10 +71,17 @@ def _listen(settings: Settings) -> socket.socket | None:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         log.info(text("surface.listening", address=shown))
+        if visitor is not None:
+            # Behind the #: no browser sends that, and no log of a proxy has it.
+            url = f"http://{shown}/login#{visitor.reveal()}"
+            click.echo(text("surface.visitor", url=url), err=True)
     return listener
 
 
-def _work(settings: Settings, app: str | None, masker: Masker, *, channel: socket.socket | None = None) -> int:
+def _work(
+    settings: Settings, app: str | None, masker: Masker, *,
+    channel: socket.socket | None = None, visitor: Secret | None = None,
+) -> int:  # fmt: skip
     from brooq.service.eventloop import choose  # noqa: PLC0415
     from brooq.service.process import WorkerProcess  # noqa: PLC0415
 
@@ -76,12 +90,14 @@ def _work(settings: Settings, app: str | None, masker: Masker, *, channel: socke
     asyncio.set_event_loop(loop)
     try:
         opened = _load(settings, app)
-        listener = _listen(settings) if channel is None else None
+        listener = _listen(settings, visitor) if channel is None else None
     except BaseException:
         asyncio.set_event_loop(None)
         loop.close()
         raise
-    return _leave(WorkerProcess(settings, opened, loop, masker, listener=listener, channel=channel).run())
+    return _leave(
+        WorkerProcess(settings, opened, loop, masker, listener=listener, channel=channel, visitor=visitor).run()
+    )
 
 
 def _load(settings: Settings, app: str | None) -> App:
@@ -96,7 +112,7 @@ def _load(settings: Settings, app: str | None) -> App:
         raise click.exceptions.Exit(1) from None
 
 
-def _supervise(settings: Settings, app: str | None, masker: Masker, loop: str | None) -> int:
+def _supervise(settings: Settings, app: str | None, masker: Masker, loop: str | None, visitor: Secret | None) -> int:
     """The application is for the processes to load, not for their supervisor."""
     from brooq.service.supervisor import Supervisor, same_command  # noqa: PLC0415
 
@@ -105,7 +121,7 @@ def _supervise(settings: Settings, app: str | None, masker: Masker, loop: str | 
     def command(number: int, descriptor: int) -> list[str]:
         return [*same_command(), "worker", *given, "--supervised", str(number), str(descriptor)]
 
-    return _leave(Supervisor(settings, command, _listen(settings), masker).run())
+    return _leave(Supervisor(settings, command, _listen(settings, visitor), masker, visitor=visitor).run())
 
 
 def _leave(code: int) -> int:

@@ -1,0 +1,36 @@
+"""Texts that become something else wherever they are not shown as text."""
+
+from __future__ import annotations
+
+HOSTILE = (
+    "<script>pwned()</script>",
+    "<img src=x onerror=pwned()>",
+    "<svg onload=pwned()>",
+    "<svg><script href=data:,pwned()></script></svg>",
+    "<iframe srcdoc='<script>parent.pwned()</script>'></iframe>",
+    "<iframe src=javascript:parent.pwned()></iframe>",
+    "<body onload=pwned()>",
+    "<details open ontoggle=pwned()>",
+    "<input autofocus onfocus=pwned()>",
+    "<a href=javascript:pwned()>click</a>",
+    "<form action=javascript:pwned()><button>go</button></form>",
+    "<math><mtext><style><img src=x onerror=pwned()></style></mtext></math>",
+    "<style>*{background:url(javascript:pwned())}body{display:none}</style>",
+    "<link rel=stylesheet href=data:text/css,body{display:none}>",
+    "<meta http-equiv=refresh content='0;url=data:text/html,pwned'>",
+    "<base href=//evil.example/>",
+    "<object data=javascript:pwned()></object>",
+    "<template><script>pwned()</script></template>",
+    "</title></style></textarea></script><script>pwned()</script>",
+    '" onmouseover=pwned() x="',
+    "' onmouseover=pwned() x='",
+    '"><script>pwned()</script>',
+    "'><img src=x onerror=pwned()>",
+    "{{ 7*7 }}{% for x in ().__class__.__base__.__subclasses__() %}{{ x }}{% endfor %}",
+    "${pwned()} #{pwned()} <%= pwned() %>",
+    "--><script>pwned()</script><!--",
+    "]]><script>pwned()</script><![CDATA[",
+    "&lt;script&gt;pwned()&lt;/script&gt; &amp;amp;",
+    "\u202egnp.exe\u202c\u2066<script>pwned()</script>\u2069",
+    "javascript:pwned()//\u2028pwned()\u2029",
+)
