@@ -33,7 +33,7 @@ OPENSPEC := .brooq/tools/openspec-$(OPENSPEC_VERSION)
 .PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate chaos chaos-full
 .PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo simulate
 .PHONY: bench bench-peers bench-full bench-smoke
-.PHONY: spec-validate migrate-up migrate-status run lock clean
+.PHONY: docs spec-validate migrate-up migrate-status run lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,9 @@ format: $(READY) ## put the source text in order
 
 build: $(READY) ## build the wheel into dist/, and bin/brooq, one file that needs nothing but Python
 	@scripts/build $(PY)
+
+docs: $(READY) ## build the documentation as a site into site/
+	@scripts/docs $(PY)
 
 demo: $(READY) ## webhooks in, mails out, a worker killed half-way (INPUT=file.jsonl: your own deliveries)
 	@$(PY) -m examples.webhooks $(if $(INPUT),--input $(INPUT)) $(ARGS)

@@ -29,6 +29,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Reports(config), "brooq-postgres-versions")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Groups of tests hold: what one worker is to run once must not be run by two."""
+    if getattr(config.option, "loadgroup", False):
+        lost = [item.nodeid for item in items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]
+        if lost:
+            raise pytest.UsageError(f"this pytest-xdist does not keep groups with this pytest: {lost[0]}")
+
+
 class _Reports:
     """Takes from each worker of xdist what it ran on; the worker's own summary is never shown."""
 

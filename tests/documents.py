@@ -19,9 +19,10 @@ ARCHITECTURE = ROOT / "docs" / "en" / "architecture.md"
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 SECURITY = ROOT / "SECURITY.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
+RUSSIAN = [ROOT / "README.ru.md", ROOT / "docs" / "ru" / "guide.md", ROOT / "docs" / "ru" / "architecture.md"]
 DOCUMENTS = [
-    README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", SECURITY, GUIDE, MIGRATING, ARCHITECTURE, RELIABILITY,
-    *DECISIONS,
+    README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", SECURITY, GUIDE, MIGRATING, ARCHITECTURE, RELIABILITY, *DECISIONS,
+    *RUSSIAN,
 ]  # fmt: skip
 
 _BLOCK = re.compile(

@@ -279,6 +279,28 @@ def follow_the_readme(terminal: Terminal, running: subprocess.Popen[str], job: s
     assert running.wait(30) == 0
 
 
+async def test_the_example_at_the_top_of_the_readme_does_what_it_says(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", dsn)
+    shop = blocks(README, "python")[0]
+    names: dict[str, Any] = {"__name__": "shop"}
+    await execute(shop.text, shop.where, names)
+    pool, queue, buy = names["pool"], names["queue"], names["buy"]
+    async with pool:
+        async with pool.connection() as connection:
+            await connection.execute("create table purchase (goods text unique)")
+        await buy("kettle", "a@example.org")
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            await buy("kettle", "b@example.org")  # neither a purchase nor a job
+        (record,) = await run_to_the_end(queue, Job("receipt.send", {"to": "c@example.org", "goods": "cup"}))
+        assert record.state == "done"
+        async with pool.connection() as connection:
+            found = await connection.execute("select state, payload ->> 'to' from job order by id")
+            assert await found.fetchall() == [("done", "a@example.org"), ("done", "c@example.org")]
+    assert "a receipt for kettle goes to a@example.org\n" in capsys.readouterr().out
+
+
 # --- what is named exists ---
 
 
@@ -293,7 +315,7 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_file_that_is_named_exists(document: Path) -> None:
-    made = {"greetings.py", "ask.py", "manage.py", ".brooq/pg", "bin/brooq"}
+    made = {"greetings.py", "ask.py", "shop.py", "manage.py", ".brooq/pg", "bin/brooq"}
     for name in set(files_named(document)) - made:
         places = [ROOT / name, ROOT / "src" / "brooq" / name, document.parent / name]
         found = any(place.exists() for place in places)
