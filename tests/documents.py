@@ -21,8 +21,8 @@ SECURITY = ROOT / "SECURITY.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
 RUSSIAN = [ROOT / "README.ru.md", ROOT / "docs" / "ru" / "guide.md", ROOT / "docs" / "ru" / "architecture.md"]
 DOCUMENTS = [
-    README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", SECURITY, GUIDE, MIGRATING, ARCHITECTURE, RELIABILITY, *DECISIONS,
-    *RUSSIAN,
+    README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", SECURITY, GUIDE, MIGRATING, ARCHITECTURE, RELIABILITY,
+    *DECISIONS, *RUSSIAN,
 ]  # fmt: skip
 
 _BLOCK = re.compile(

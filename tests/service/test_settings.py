@@ -109,6 +109,8 @@ def test_a_token_of_one_attempt_may_exceed_the_lease(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
+        ("BROOQ_LANG", "de", "en, ru"),
+        ("BROOQ_LANG", "russian", "en, ru"),
         ("QUEUE_LEASE", "120", "write 120s"),
         ("QUEUE_LEASE", "1.5", "write 1.5s"),
         ("QUEUE_LEASE", "-30", "has no unit"),

@@ -109,5 +109,59 @@ def test_the_language_comes_from_the_environment(
     assert text("payload.nul", place="$") == catalogue(expected)["payload.nul"].format(place="$")
 
 
+SPEAKERS = re.compile(
+    r"(^|[.])(echo|secho|warning|info|error|debug|exception|critical|write|fail|confirm|prompt|option|argument|command"
+    r"|PlainTextResponse|HTMLResponse|Table|add_column)$"
+)
+"""What makes its arguments seen."""
+PROSE = re.compile(r"[A-Za-zА-яё]{2,} [A-Za-zА-яё]{2,}")
+NOT_FOR_USERS = {
+    "AssertionError",  # says that we are wrong ourselves
+    "InterfaceError",  # imitates the driver's own word for a closed connection
+    "StoreBusy",  # of the store in memory: PostgreSQL's own words
+}
+FOR_MACHINES = {
+    "misdirected request\n",  # HTTP's own name of the status, for a client that is not a person
+    '  export DATABASE_URL="$(brooq local url)"',  # a line to be copied
+}
+
+
+def literals(file: Path) -> list[str]:
+    """Texts in a file that somebody may see and that no catalogue has: in errors, logs and answers."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            call = node.exc
+            seen = not (
+                isinstance(call.func, ast.Name | ast.Attribute)
+                and ast.unparse(call.func).split(".")[-1] in NOT_FOR_USERS
+            )
+        elif isinstance(node, ast.Call):
+            call, seen = node, bool(SPEAKERS.search(ast.unparse(node.func)))
+        else:
+            continue
+        for argument in [*call.args, *(each.value for each in call.keywords)] if seen else []:
+            if not isinstance(argument, ast.Constant | ast.JoinedStr):
+                continue
+            text = "".join(str(each.value) for each in ast.walk(argument) if isinstance(each, ast.Constant))
+            if PROSE.search(text) and text not in FOR_MACHINES:
+                found.append(f"{file.relative_to(SOURCE)}:{argument.lineno}: {text}")
+    return found
+
+
+def test_no_text_that_a_user_may_see_is_a_literal() -> None:
+    found = [each for file in SOURCE.rglob("*.py") for each in literals(file)]
+    assert not found, "\n".join(found)
+
+
+def test_a_literal_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.vocabulary.test_message.SOURCE", tmp_path)
+    (file := tmp_path / "a.py").write_text(
+        "log.warning('no database yet')\nclick.echo(f'{n} jobs are dead')\nraise ConfigError('not so fast')\n"
+        "raise AssertionError('we are wrong')\nlog.warning(text('a.b'))\nnames = ['two words']\n"
+    )
+    assert sorted(each.split(":")[1] for each in literals(file)) == ["1", "2", "3"]
+
+
 def test_values_with_braces_are_values() -> None:
     assert "{evil}" in text("payload.nul", place="{evil}")

@@ -79,7 +79,7 @@ class Recorder:
         except StoreBusy:
             return [attempt]
         except Exception as error:  # noqa: BLE001  whatever it is, the lanes meet it too and report it
-            log.debug("writing the outcome of %s alone: %r", attempt.id, error)
+            log.debug(text("engine.alone", job=attempt.id, reason=type(error).__name__))
             attempt.uncertain = True
             return [attempt]
 

@@ -26,7 +26,7 @@ from brooq.service.loopback import MAX_PORT, Address, parse
 from brooq.service.secret import Secret
 from brooq.service.token import parse as parse_tokens
 from brooq.vocabulary.error import ConfigError
-from brooq.vocabulary.message import text
+from brooq.vocabulary.message import LANGUAGES, text
 from brooq.vocabulary.payload import printable
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ class _Reading:
                 values[_attribute(name)] = parsed
         if values.get("http_addr") == OFF:
             values["http_addr"] = None
+        self._parse("BROOQ_LANG", _language)
         options = {}
         for name, parser in _OPTIONS.items():
             option = self._parse(name, parser)
@@ -244,6 +245,13 @@ def _one_of(*choices: str) -> Callable[[str], str]:
         return value.lower()
 
     return choose
+
+
+def _language(value: str) -> str:
+    """`ru`, or the name of a locale, `ru_RU.UTF-8`. It is the catalogue that asks for it, long before the settings."""
+    if value[:2].lower() not in LANGUAGES or value[2:3].isalpha():
+        raise ValueError(text("setting.choice", value=_shown(value), choices=", ".join(LANGUAGES)))
+    return value[:2].lower()
 
 
 def _database_url(value: str) -> Secret:

@@ -6,6 +6,8 @@ import math
 from datetime import timedelta
 from typing import TypeAlias
 
+from brooq.vocabulary.message import text
+
 Duration: TypeAlias = timedelta | float
 
 
@@ -18,7 +20,7 @@ def to_timedelta(value: Duration) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"a duration is a timedelta or a number of seconds, not {type(value).__name__}")
+        raise TypeError(text("config.duration_type", type=type(value).__name__))
     if not math.isfinite(value):
-        raise ValueError("a duration must be finite")
+        raise ValueError(text("config.duration_finite"))
     return timedelta(seconds=value)

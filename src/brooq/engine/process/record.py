@@ -8,6 +8,7 @@ from typing import Any
 
 from brooq.engine.bound import JobFilter
 from brooq.engine.reason import Relayed, name_of, reason, trace_of
+from brooq.vocabulary.message import text
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PLAIN = (str, int, float, bool, type(None))
@@ -55,7 +56,7 @@ def replay(message: dict[str, Any]) -> None:
         if logger.isEnabledFor(record.levelno):
             logger.handle(record)
     except Exception:
-        logging.getLogger("brooq").exception("a record of a child process could not be logged")
+        logging.getLogger("brooq").exception(text("engine.unloggable"))
 
 
 def _shown(value: object) -> str:

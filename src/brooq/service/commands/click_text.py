@@ -14,7 +14,7 @@ import click.parser
 import click.termui
 import click.types
 
-from brooq.vocabulary.message import catalogue, language
+from brooq.vocabulary.message import catalogue, language, text
 
 KEYS = {
     "Usage:": "usage",
@@ -86,6 +86,7 @@ def _translated_plural(one: str, many: str, count: int) -> str:
 
 def install() -> None:
     """Let click say everything in the user's language."""
+    click.types.IntRange.name = text("command.number_value").lower()  # "integer range", in capitals in the help
     for module in MODULES:
         for name, function in (("_", translated), ("ngettext", _translated_plural)):
             if hasattr(module, name):

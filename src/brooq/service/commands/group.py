@@ -18,7 +18,12 @@ class LazyGroup(click.Group):
     def __init__(self, name: str, places: Mapping[str, str], help: str) -> None:
         """Nothing is imported."""
         super().__init__(
-            name, help=help, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+            name,
+            help=help,
+            no_args_is_help=True,
+            options_metavar=text("command.options"),
+            subcommand_metavar=text("command.subcommand"),
+            context_settings={"help_option_names": ["-h", "--help"]},
         )
         self._places = places
 
@@ -32,6 +37,7 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = self._places[name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        command.options_metavar = text("command.options")
         return command
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
