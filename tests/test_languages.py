@@ -128,7 +128,8 @@ def differences(english: Path) -> list[str]:
         if first.code != second.code:
             found.append(f"{where}: {len(second.code)} blocks of code instead of {len(first.code)}, or others")
         if first.rows != second.rows:
-            found.append(f"{where}: the tables have other rows: {set(first.rows) ^ set(second.rows)}")
+            other = set(first.rows) ^ set(second.rows) or "the same, but in another order or number"
+            found.append(f"{where}: the tables have other rows: {other}")
         if missing := first.names - second.names:
             found.append(f"{where}: lacks {', '.join(sorted(missing))}")
         if more := second.names - first.names:
