@@ -1,0 +1,5 @@
+"""`00010_schedule.sql`."""
+
+from brooq.contrib.django.migration import migration
+
+Migration = migration(10)
