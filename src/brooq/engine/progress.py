@@ -74,7 +74,7 @@ class ClaimHands:
             try:
                 await self._store.progress(self._worker, told)
             except StoreError as error:
-                log.debug("progress of %d jobs is lost: %s", len(told), error)
+                log.debug(text("engine.progress_lost", count=len(told), reason=error))
             except Exception as error:  # noqa: BLE001  a hint must harm nothing
                 log.warning(text("engine.progress_failed", reason=repr(error)))
             await asyncio.sleep(PERIOD)
