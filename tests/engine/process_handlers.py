@@ -171,5 +171,10 @@ def returns_awaitable(claim: Claim) -> Any:
     return tells_async(claim)
 
 
+def hides(claim: Claim) -> Any:
+    """Whether others may read this process's memory: PR_GET_DUMPABLE."""
+    return ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+
+
 def quick(claim: Claim) -> None:
     """Nothing."""

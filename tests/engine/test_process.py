@@ -6,6 +6,7 @@ In real time, on a store in memory, with real processes.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import subprocess
@@ -303,6 +304,24 @@ async def test_chained_jobs_come_back_whole() -> None:
     chained = next(each for each in ground.store.jobs if each.topic == "next")
     assert chained.payload == {"big": 2**100, "float": 1e16}
     assert (chained.idempotency_key, chained.tags, chained.metadata) == ("one", ("a",), {"b": 1})
+
+
+async def test_what_a_worker_denies_to_others_its_processes_deny_too() -> None:
+    """S4."""
+    ground = Ground()
+    ground.kind(handlers.hides, keep_result=True)
+    libc = ctypes.CDLL(None)
+    before = libc.prctl(3, 0, 0, 0, 0)
+    async with ground.started():
+        assert (await ground.result("hides")).result == before
+    ground = Ground()
+    ground.kind(handlers.hides, keep_result=True)
+    libc.prctl(4, 0, 0, 0, 0)
+    try:
+        async with ground.started():
+            assert (await ground.result("hides")).result == 0
+    finally:
+        libc.prctl(4, before, 0, 0, 0)
 
 
 WORKER = """

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brooq.engine.kind import Call, Kind, is_async, refuse_awaitable
@@ -11,6 +14,8 @@ from brooq.engine.reading import Reading
 from brooq.engine.runtime import Runtime
 from brooq.engine.thread import Threads
 from brooq.vocabulary.claim import Claim, Handler
+from brooq.vocabulary.error import ConfigError
+from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import encode
 
 if TYPE_CHECKING:
@@ -60,6 +65,9 @@ class Grounds:
         return call
 
     def _in_process(self, kind: Kind) -> Kind:
+        lacks = _lacks(kind)
+        if lacks:
+            raise ConfigError([text("config.kind", topic=kind.topic, problem=lacks)])
         # Only here: half of what it is made of exists on POSIX alone, and takes time to import.
         from brooq.engine.process.place import place_of  # noqa: PLC0415
         from brooq.engine.process.pool import Processes  # noqa: PLC0415
@@ -72,6 +80,15 @@ class Grounds:
             claim._result = await processes.run(place, options, claim)  # noqa: SLF001  the engine made the claim
 
         return replace(kind, call=call, runner=processes)
+
+
+def _lacks(kind: Kind) -> str:
+    """What this system cannot do that the kind asks for."""
+    if not hasattr(os, "wait4"):
+        return text("config.no_isolation", platform=sys.platform)
+    if kind.options.max_memory is not None and not Path("/proc/self/statm").exists():
+        return text("config.no_memory", platform=sys.platform)
+    return ""
 
 
 def _wrapped(handler: Handler, reading: Reading, *, keeps: bool) -> Call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import os
@@ -38,6 +39,7 @@ DUMPING = 0.05
 SLOW_LOOK = 0.2
 """Every how many seconds the end of a process is looked for where the system does not tell of it."""
 
+_PR_GET_DUMPABLE = 3
 _MAX_DUMP = 256 * 1024
 _PAGE = resource.getpagesize()
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from brooq.engine.process.main import main; main()"
@@ -115,6 +117,9 @@ class Child:
             return
         self.spoiled = self._killed = True
         self._why = why
+        if not self.begun:  # it may not have learned yet what SIGQUIT means here, and would die of that
+            self._signal(signal.SIGKILL)
+            return
         self._signal(signal.SIGQUIT)
         self._loop.call_later(DUMPING, self._signal, signal.SIGKILL)
 
@@ -203,6 +208,8 @@ class Child:
             else:
                 with self._lock:
                     self.pid = process.pid
+                if self._killed:  # while it had no number yet
+                    self._signal(signal.SIGKILL)
                 self._listen(process.pid)
                 status, peak = self._bury(process)
                 file.seek(0)
@@ -213,7 +220,13 @@ class Child:
             self._socket.close()
 
     def _start(self, theirs: socket.socket, dump: int) -> subprocess.Popen[bytes]:
-        settings = {"socket": theirs.fileno(), "dump": dump, "parent": os.getpid(), "level": log.getEffectiveLevel()}
+        settings = {
+            "socket": theirs.fileno(),
+            "dump": dump,
+            "parent": os.getpid(),
+            "level": log.getEffectiveLevel(),
+            "dumpable": _dumpable(),
+        }
         command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # noqa: SLF001  as multiprocessing does
         try:
             return subprocess.Popen(
@@ -291,6 +304,11 @@ def _anonymous_file() -> IO[bytes]:
     if sys.platform == "linux":
         return open(os.memfd_create("brooq"), "w+b")  # noqa: PTH123  it has no path
     return tempfile.TemporaryFile()
+
+
+def _dumpable() -> bool:
+    """Whether others of the same user may read this process's memory: what the worker denies, its children do too."""
+    return sys.platform != "linux" or bool(ctypes.CDLL(None).prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0))
 
 
 def _end_of(pid: int) -> int | None:

@@ -40,6 +40,7 @@ from brooq.vocabulary.signal import Interruption
 from brooq.vocabulary.tx import Tx
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 ORPHANED = 70
 
 
@@ -219,6 +220,8 @@ def main() -> None:
     del sys.argv[1:]
     _die_with(settings["parent"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if not settings["dumpable"]:
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     faulthandler.enable(file=settings["dump"], all_threads=True)
     faulthandler.register(signal.SIGQUIT, file=settings["dump"], all_threads=True)
     with socket.socket(fileno=settings["socket"]) as ear:
