@@ -196,7 +196,7 @@ def test_every_look_is_a_line_of_json_until_it_is_interrupted(dsn: str, tmp_path
 @pytest.mark.parametrize(("settings", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
 def test_colours_only_where_they_are_wanted(dsn: str, tmp_path: Path, settings: dict[str, str], coloured: bool) -> None:
     env_free = {"NO_COLOR": "", **settings}
-    for arguments in (["check"], ["doctor"], ["jobs"], ["show", "x"]):
+    for arguments in (["check"], ["jobs"]):
         leader, follower = pty.openpty()
         env = environment(dsn) | {"TERM": "xterm"} | env_free
         done = subprocess.run(

@@ -36,7 +36,7 @@ async def meant(opened: Session, topic: str, *, close_only: bool = False) -> str
     return text("command.topic_unknown", topic=topic) + hint
 
 
-PATIENCE = 2.0
+PATIENCE = 3.0
 """How many seconds a key of completion may take."""
 
 
