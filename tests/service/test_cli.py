@@ -54,7 +54,8 @@ def test_every_command_has_help(path: tuple[str, ...]) -> None:
 def test_the_commands_are_the_documented_ones() -> None:
     assert {" ".join(path) for path in commands(root)} == {
         "", "migrate", "migrate up", "migrate down", "migrate status", "migrate sql", "worker", "enqueue", "jobs", "show",
-        "explain", "cancel", "retry", "dead", "pause", "resume", "topics", "workers", "top", "stats", "check", "doctor",
+        "explain", "cancel", "retry", "dead", "pause", "resume", "topics", "limit", "cron", "cron list", "cron add",
+        "cron remove", "cron pause", "cron resume", "cron run", "cron next", "workers", "top", "stats", "check", "doctor",
         "completion", "grants", "verify", "local", "local start", "local stop", "local url",
     }  # fmt: skip
 

@@ -34,6 +34,8 @@ root = LazyGroup(
         "pause": "brooq.service.commands.steer:pause",
         "resume": "brooq.service.commands.steer:resume",
         "topics": "brooq.service.commands.topics:topics",
+        "limit": "brooq.service.commands.limit:limit",
+        "cron": "brooq.service.commands.cron:cron",
         "workers": "brooq.service.commands.workers:workers",
         "top": "brooq.service.commands.top:top",
         "stats": "brooq.service.commands.stats:stats",

@@ -15,8 +15,8 @@ from brooq.vocabulary.message import text
 class LazyGroup(click.Group):
     """Commands by name, each as `module:attribute`; their one-line help is the text `command.<name>`."""
 
-    def __init__(self, name: str, places: Mapping[str, str], help: str) -> None:
-        """Nothing is imported."""
+    def __init__(self, name: str, places: Mapping[str, str], help: str, prefix: str = "") -> None:
+        """Nothing is imported. `prefix` stands before a command's name in the key of its line."""
         super().__init__(
             name,
             help=help,
@@ -26,6 +26,7 @@ class LazyGroup(click.Group):
             context_settings={"help_option_names": ["-h", "--help"]},
         )
         self._places = places
+        self._prefix = prefix
 
     def list_commands(self, context: click.Context) -> list[str]:
         """In the order of the table: as one meets them."""
@@ -50,7 +51,7 @@ class LazyGroup(click.Group):
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """The list, without importing what is listed."""
         with formatter.section(text("command.commands")):
-            formatter.write_dl([(name, text(f"command.{name}")) for name in self._places])
+            formatter.write_dl([(name, text(f"command.{self._prefix}{name}")) for name in self._places])
 
     def resolve_command(
         self, context: click.Context, args: list[str]
