@@ -113,6 +113,7 @@ async def test_health_and_metrics_go_through_and_nothing_else(client: httpx.Asyn
     health = await client.get("/healthz")
     assert health.headers["content-type"] == "application/json"
     assert health.status_code in (200, 503)  # of a queue that was not started
+    assert (await client.get("/readyz")).headers["content-type"] == "application/json"
     assert (await client.get("/metrics")).status_code == 401
     metrics = await client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})
     assert metrics.status_code == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from datetime import timedelta
@@ -40,6 +41,30 @@ async def mail(claim: Claim) -> None:
 """
 
 pytestmark = pytest.mark.xdist_group("build")  # shares the program
+
+
+class Manager:
+    """The service manager's end of the socket that it is told by."""
+
+    def __init__(self, path: Path) -> None:
+        """At this place."""
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+    def __enter__(self) -> Manager:
+        """Listen."""
+        self._socket.bind(str(self.path))
+        self._socket.settimeout(60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Hear no more."""
+        self._socket.close()
+
+    def hear(self, word: str) -> None:
+        """Wait until this is said."""
+        while word not in self._socket.recv(4096).decode().splitlines():
+            pass
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -93,10 +118,15 @@ def test_the_program_works_with_no_more_of_the_kernel_than_the_unit_leaves(
     env = {**bare, "CREDENTIALS_DIRECTORY": str(credentials), "PEX_ROOT": str(cache), "LOG_FORMAT": "json"}
     id = table.insert("mail", '{"to": "anna"}')
     before = sandbox.confined(WORKER)
-    with working(program, "--app", "jobs:queue", *arguments, env=env, cwd=tmp_path, before=before) as worker:
-        assert table.wait(id, "done", 60) == ("done", 1, None)
-        worker.send()
-        assert worker.exit_code() == 0, worker.log
+    with Manager(tmp_path / "notify") as manager:
+        env |= {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "3000000"}
+        with working(program, "--app", "jobs:queue", *arguments, env=env, cwd=tmp_path, before=before) as worker:
+            manager.hear("READY=1")
+            manager.hear("WATCHDOG=1")
+            assert table.wait(id, "done", 60) == ("done", 1, None)
+            worker.send()
+            manager.hear("STOPPING=1")
+            assert worker.exit_code() == 0, worker.log
 
 
 def test_the_sandbox_of_the_tests_denies_what_the_unit_denies() -> None:
