@@ -71,7 +71,9 @@ class Watch:
         try:
             found = await self._store.ended(ids)
         except StoreUnavailable as error:
-            log.debug(text("engine.still_waiting", count=len(ids), reason=error))  # whoever waits has a timeout for that
+            log.debug(
+                text("engine.still_waiting", count=len(ids), reason=error)
+            )  # whoever waits has a timeout for that
             return
         except Exception as error:  # noqa: BLE001  told to everybody who waits
             for id in ids:
