@@ -332,7 +332,7 @@ def test_every_command_that_is_named_exists(document: Path) -> None:
         for command in re.findall(r"\$\((brooq [^)]*)\)", line) or re.findall(r"^brooq .*", line):
             words = [word for word in shlex.split(command.replace("…", ""))[1:] if word != "…"]
             names = [word for word in words if re.fullmatch(r"[a-z]+", word)]
-            depth = 2 if names[:1] in (["migrate"], ["local"]) else 1
+            depth = 2 if names[:1] in (["migrate"], ["local"], ["cron"]) else 1
             shown = inside(*names[:depth], "--help")
             assert shown.returncode == 0, command
             for option in (word for word in words if word.startswith("--")):

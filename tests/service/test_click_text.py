@@ -60,6 +60,18 @@ FRAGMENTS = (
 )  # fmt: skip
 
 
+def forget_help_option(path: tuple[str, ...]) -> None:
+    """click makes it once a command, in the language of that moment: other tests of this process ask in English."""
+    command: click.Command = root
+    vars(command)["_help_option"] = None
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    vars(command)["_help_option"] = None
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -77,19 +89,11 @@ FRAGMENTS = (
     ],
 )
 def test_what_is_wrong_is_said_in_russian(arguments: list[str], told: str, tmp_path: Path) -> None:
+    forget_help_option(())
     done = brooq(*arguments, cwd=tmp_path, BROOQ_LANG="ru")
     assert done.returncode == 2
     assert told in done.stderr
     assert not [each for each in FRAGMENTS if each in done.stderr]
-
-
-def forget_help_option(path: tuple[str, ...]) -> None:
-    """click makes it once a command, in the language of that moment: other tests of this process ask in English."""
-    command: click.Command = root
-    for name in ("", *path):
-        if name and isinstance(command, click.Group):
-            command = command.get_command(click.Context(command), name) or command
-        vars(command)["_help_option"] = None
 
 
 @pytest.mark.parametrize("path", commands(root), ids=" ".join)
