@@ -13,7 +13,7 @@ import pytest
 from tests.pooler import Pooler
 from tests.postgres.observer import Observer, Opened
 
-from brooq import Claim, Config, Enqueued, Job, Queue
+from brooq import Claim, Config, Enqueued, Job, KindOptions, Queue
 from brooq.postgres import as_psycopg, wrap_tx
 
 JOBS = 1000
@@ -87,3 +87,36 @@ async def test_transactions_of_queue_and_caller_pass_through(pooled_dsn: str, ob
             await tx.rollback()
         await asyncio.gather(*(queue.enqueue(Job("t", n, "k")) for n in range(20)))
     assert observer.value("select count(*) from job") == 9
+
+
+@pytest.mark.fault(32)
+async def test_pauses_limits_and_periodic_jobs_pass_through(pooled_dsn: str, observer: Observer) -> None:
+    """Fault 32: nothing of them lives in a session; two workers keep to the limits exactly."""
+    most: Counter[str] = Counter()
+    running: Counter[str] = Counter()
+
+    async def handler(claim: Claim) -> None:
+        running["all"] += 1
+        running[claim.payload] += 1
+        for name in ("all", claim.payload):
+            most[name] = max(most[name], running[name])
+        await asyncio.sleep(0.005)
+        running["all"] -= 1
+        running[claim.payload] -= 1
+
+    async with AsyncExitStack() as stack:
+        queues = []
+        for _ in range(2):
+            store = await stack.enter_async_context(Opened(pooled_dsn, prepared=False, max_size=4))
+            queue = Queue(store, Config(workers=10, poll_interval=0.1))
+            options = KindOptions(max_running=6, max_running_per_key=2)
+            queue.cron("* * * * * *", "t", payload="tick", options=options)(handler)
+            await stack.enter_async_context(queue)
+            queues.append(queue)
+        await queues[0].pause("t")
+        await queues[1].enqueue_many([Job("t", f"k{n % 5}", concurrency_key=f"k{n % 5}") for n in range(200)])
+        await queues[1].resume("t")
+        await observer.until(lambda: observer.value("select count(*) from job where state = 'done'") >= 201, 60)
+    assert most["all"] <= 6
+    assert max(most[f"k{number}"] for number in range(5)) <= 2
+    assert observer.value("select count(*) from job where payload = '\"tick\"'") >= 1
