@@ -12,7 +12,7 @@ import pytest
 from tests.service.dashboard.stand import READING, WRITING, stand
 from tests.service.server import eventually
 
-from brooq import Job, Queue, State
+from brooq import Job, Limits, Queue, State
 from brooq.service.dashboard.page import assets, version
 from brooq.service.secret import Secret
 from brooq.service.token import Tokens
@@ -193,6 +193,13 @@ async def test_what_is_done_is_written_down_with_the_name(queue: Queue, dsn: str
     assert [(action, done) for _, action, done, _ in trail] == [
         ("cancel", True), ("cancel", True), ("cancel", False), ("cancel", False), ("pause", True), ("resume", True)
     ]  # fmt: skip
+
+
+async def test_what_is_set_for_a_topic_stands_beside_it(queue: Queue) -> None:
+    await queue.limit("mail", Limits(max_running=3, rate=60, rate_period=30), by="Boris")
+    async with stand(queue) as shown, shown.client() as client:
+        page = (await client.get("/topics")).text
+        assert "<code>max_running=3</code>, <code>rate=60</code>, <code>rate_period=30.0</code> · Boris" in page
 
 
 async def test_the_dead_are_retried_by_what_they_died_of(queue: Queue) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -62,6 +62,14 @@ class TopicLine:
     @property
     def paused(self) -> bool:
         return self.record is not None and self.record.paused
+
+    @property
+    def limits(self) -> list[tuple[str, object]]:
+        """What is set for it, by the names that the code and the command line have."""
+        if self.record is None:
+            return []
+        values = ((each.name, getattr(self.record.limits, each.name)) for each in fields(self.record.limits))
+        return [(name, value) for name, value in values if value not in {None, False}]
 
     @property
     def orphaned(self) -> bool:
