@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
-from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +19,10 @@ from brooq.service.dashboard import figure
 from brooq.service.dashboard.access import Session
 from brooq.vocabulary.job import State
 from brooq.vocabulary.message import LANGUAGES, language, phrase
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from jinja2.runtime import Context
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -77,6 +79,8 @@ def squeeze(content: bytes) -> bytes:
 
 @cache
 def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context  # noqa: PLC0415  megabytes, for who looks
+
     made = Environment(
         loader=PackageLoader("brooq.service.dashboard"),
         autoescape=True,
@@ -86,11 +90,10 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.globals.update(asset=lambda name: f"/static/{version()}/{name}", State=State, marks=MARKS, LANGUAGES=LANGUAGES)
-    made.filters.update(duration=_duration, number=figure.number, short=figure.short, query=query)
+    made.filters.update(duration=pass_context(_duration), number=figure.number, short=figure.short, query=query)
     return made
 
 
-@pass_context
 def _duration(context: Context, seconds: float) -> str:
     return figure.duration(context["language"], seconds)
 
