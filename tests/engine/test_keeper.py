@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from tests.engine.parts import memory, until
+from tests.engine.parts import memory, queue, until
 from tests.simulation.virtual import VirtualRuntime, virtual
 
 from brooq.engine.config import Config
@@ -212,3 +212,19 @@ async def test_the_next_claim_of_a_job_is_another_hold() -> None:
     keeper.hold([Hold(A.id, 1), Hold(A.id, 2)], 0.0)
     keeper.release(Hold(A.id, 1))
     assert list(keeper._deadlines) == [Hold(A.id, 2)]
+
+
+@virtual
+async def test_the_watchdog_is_fed_while_leases_are_kept_and_no_longer() -> None:
+    store, fed = memory(), list[float]()
+    clock = asyncio.get_running_loop().time
+    made = queue(store)
+    made.watchdog(lambda: fed.append(clock()), 2)
+    assert made.keeps_leases  # there are none
+    await made.start()
+    await asyncio.sleep(11)
+    assert len(fed) == 6
+    assert made.keeps_leases
+    await made.stop()
+    await asyncio.sleep(11)
+    assert len(fed) == 6

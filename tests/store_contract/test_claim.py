@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from uuid import UUID
 
@@ -176,3 +177,11 @@ async def test_outcomes_and_the_next_claim_travel_together(place: Place) -> None
     exchange = await place.store.exchange(WORKER, [Outcome(taken.id, taken.token, State.DONE)], ["t"], 10, LEASE)
     assert exchange.settled == [taken.hold]
     assert ids([*exchange.taken]) == [second]
+
+
+async def test_a_claim_brings_the_metadata_and_nothing_where_there_is_none(place: Place) -> None:
+    await place.job(metadata={"traceparent": "00-1", "n": 1.5})
+    await place.job()
+    first, second = await place.claim(2)
+    assert json.loads(first.metadata or "") == {"traceparent": "00-1", "n": 1.5}
+    assert second.metadata is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
@@ -50,10 +51,11 @@ async def test_an_exchange_leaves_limited_topics_to_claims_of_their_own_and_name
 
 async def test_a_claim_within_limits_writes_what_every_claim_writes(place: Place) -> None:
     await set_limits(place, Limits(max_running=5))
-    id = await place.job(payload={"a": [1.0, "ж"]}, max_attempts=3, available_at=now() - HOUR)
+    id = await place.job(payload={"a": [1.0, "ж"]}, max_attempts=3, available_at=now() - HOUR, metadata={"m": 1})
     (taken,) = await claim(place)
     assert (taken.id, taken.topic, taken.attempt, taken.token, taken.max_attempts) == (id, "t", 1, 1, 3)
     assert taken.payload.replace(" ", "") == '{"a":[1.0,"ж"]}'
+    assert json.loads(taken.metadata or "") == {"m": 1}
     assert 3600 <= taken.waited < 3700
     row = await place.row(id)
     assert (row.state, row.attempts, row.claim_seq) == (State.PROCESSING, 1, 1)

@@ -59,6 +59,7 @@ class Attempt:
             token=taken.token,
             lease=Lease(worker, taken.until),
             hands=hands,
+            metadata=taken.metadata,
         )
         self.claimed_at = self.started_at = self.ended_at = claimed_at
         self.waited = taken.waited

@@ -16,6 +16,9 @@ from brooq.vocabulary.steering import Limits
 Call: TypeAlias = Callable[[Claim[Any]], Awaitable[Any]]
 """Runs a handler to its end, in whatever it runs."""
 
+Wrap: TypeAlias = Callable[[Call], Call]
+"""Puts something around every call: spans of a trace, for example."""
+
 
 class Runner(Protocol):
     """Where handlers run that are not coroutines of the worker's loop, as far as interrupting them goes."""

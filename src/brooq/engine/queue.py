@@ -16,7 +16,7 @@ from brooq.engine import calendar
 from brooq.engine.config import Config
 from brooq.engine.health import Health
 from brooq.engine.keeper import Watchdog
-from brooq.engine.kind import Kind, can_handle
+from brooq.engine.kind import Kind, Wrap, can_handle
 from brooq.engine.listeners import Listener, Listeners
 from brooq.engine.loop import Loop, Pulse
 from brooq.engine.metrics import Metrics
@@ -72,6 +72,8 @@ class Queue:
         self._watch = Watch(store)
         self._worker: Worker | None = None
         self._watchdog: Watchdog | None = None
+        self._around: list[Wrap] = []
+        self._prepares: list[Callable[[Job], Job]] = []
         self._registry: Registry | None = None
         self._loops: list[Loop] = []
         self._schedules: dict[str, Schedule] = {}
@@ -169,6 +171,17 @@ class Queue:
         listeners: for secrets that exceptions quote. It must not block; when it raises, the text is withheld."""
         self._redactors.add(redactor)
 
+    def around(self, wrap: Wrap) -> None:
+        """Run every handler within what `wrap(call)` answers: a coroutine function that takes the claim and awaits
+        `call(claim)`, in the worker's loop also for handlers in threads and processes. For tracing and the like; what it
+        raises is the attempt's failure. Before `start`."""
+        self._around.append(wrap)
+
+    def prepare(self, prepare: Callable[[Job], Job]) -> None:
+        """Send every job that is enqueued through this queue through `prepare(job)`, which may add to its metadata. What
+        it raises, whoever enqueues gets."""
+        self._prepares.append(prepare)
+
     def watchdog(self, feed: Callable[[], object], period: Duration) -> None:
         """Call `feed()` every `period` for as long as leases are kept, in the thread that keeps them: handlers that block
         the event loop do not hold it up, and neither does a database that is away. Before `start`; it must not block."""
@@ -187,7 +200,7 @@ class Queue:
 
     async def enqueue_many(self, jobs: Sequence[Job]) -> list[Enqueued]:
         """Enqueue jobs in one statement and one transaction: all or none; answers in order."""
-        answers = await self.store.enqueue(None, jobs)
+        answers = await self.store.enqueue(None, self._prepared(jobs))
         if self._worker is not None:
             self._worker.nudge()
         return answers
@@ -197,12 +210,17 @@ class Queue:
 
         A duplicate key never aborts the transaction. The driver's errors reach the caller unchanged.
         """
-        (answer,) = await self.store.enqueue(tx, [job])
+        (answer,) = await self.enqueue_many_tx(tx, [job])
         return answer
 
     async def enqueue_many_tx(self, tx: Tx, jobs: Sequence[Job]) -> list[Enqueued]:
         """Enqueue jobs inside the caller's own transaction, in one statement; answers in order."""
-        return await self.store.enqueue(tx, jobs)
+        return await self.store.enqueue(tx, self._prepared(jobs))
+
+    def _prepared(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        for prepare in self._prepares:
+            jobs = [prepare(job) for job in jobs]
+        return jobs
 
     async def begin(self) -> OwnTx:
         """Open a transaction of the queue's own (T3). Whoever called closes it, by `commit` or `rollback`."""
@@ -371,7 +389,15 @@ class Queue:
         name = f"{self._name}:{os.getpid()}:{os.urandom(4).hex()}"
         config = self.config
         worker = Worker(
-            self.store, name, self._kinds, config, self.metrics, self._listeners, self._runtime, self._redactors
+            self.store,
+            name,
+            self._kinds,
+            config,
+            self.metrics,
+            self._listeners,
+            self._runtime,
+            self._redactors,
+            self._around,
         )
         worker.keeper.watchdog = self._watchdog
         reaper = Reaper(self.store, self.metrics, self._listeners.emit)

@@ -30,7 +30,7 @@ class Hold(NamedTuple):
 
 class Taken(NamedTuple):
     """A job that a claim took. `payload` is JSON text; `waited` is seconds from readiness to the claim,
-    `expired_leases` how many claims before it ended without a word."""
+    `expired_leases` how many claims before it ended without a word, `metadata` JSON text."""
 
     id: UUID
     topic: str
@@ -41,6 +41,7 @@ class Taken(NamedTuple):
     max_attempts: int | None
     waited: float
     expired_leases: int = 0
+    metadata: str | None = None
 
     @property
     def hold(self) -> Hold:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from brooq.engine.complaint import Complaints
 from brooq.engine.config import Config
 from brooq.engine.exchanger import Exchanger
 from brooq.engine.keeper import LeaseKeeper
-from brooq.engine.kind import Kind
+from brooq.engine.kind import Kind, Wrap
 from brooq.engine.listeners import Listeners
 from brooq.engine.loop import Pulse
 from brooq.engine.metrics import Metrics
@@ -50,6 +51,7 @@ class Worker:
         listeners: Listeners,
         runtime: Runtime,
         redact: Redactor = str,
+        around: Sequence[Wrap] = (),
     ) -> None:
         """`redact` has the last word on the text of a failure.
         `name` is the owner of this worker's leases: never used by another process start."""
@@ -61,6 +63,8 @@ class Worker:
         self._quarantines = any(kind.options.quarantine_after is not None for kind in kinds.values())
         self._grounds = Grounds(runtime)
         self._kinds = {topic: self._grounds.bind(kind) for topic, kind in kinds.items()}
+        for wrap in around:
+            self._kinds = {topic: replace(kind, call=wrap(kind.call)) for topic, kind in self._kinds.items()}
         self._config = config
         self._metrics = metrics
         self._listeners = listeners

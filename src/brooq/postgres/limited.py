@@ -76,7 +76,8 @@ class LimitedClaims:
                 max_attempts,
                 max((now - ready).total_seconds(), 0.0),
                 expired,
+                metadata,
             )
-            for id, token, topic, payload, attempts, max_attempts, _, ready, *_, expired in taken
+            for id, token, topic, payload, attempts, max_attempts, _, ready, *_, expired, metadata in taken
         ]
         return LimitedClaim(found, key is not None or len(found) >= limit, wait)

@@ -236,7 +236,7 @@ class PostgresStore:
             return await session.fetch(self._statements.exchange, parameters)
 
         rows = await self._on_lane(work, within=max(lease.total_seconds(), 5.0))
-        _, written, limited, which, _, _, _, now, _ = rows[-1]
+        _, written, limited, which, _, _, _, now, *_ = rows[-1]
         if written == len(outcomes):
             settled = [Hold(outcome.id, outcome.token) for outcome in outcomes]
         else:
@@ -258,8 +258,9 @@ class PostgresStore:
                     max_attempts,
                     max((now - ready).total_seconds(), 0.0),
                     lost,
+                    metadata,
                 )
-                for id, token, topic, payload, attempts, max_attempts, _, ready, lost in rows
+                for id, token, topic, payload, attempts, max_attempts, _, ready, lost, metadata in rows
             ],
             limited.split(" ") if limited else [],
         )

@@ -522,6 +522,7 @@ class MemoryStore:
             after.max_attempts,
             waited,
             after.expired_leases,
+            None if after.metadata is None else encode(dict(after.metadata)),
         )
 
     def _after(self, record: JobRecord, outcome: Outcome) -> JobRecord:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -77,6 +78,7 @@ class Claim(Generic[P]):
         "_callbacks",
         "_chained",
         "_hands",
+        "_metadata",
         "_payload",
         "_result",
         "_source",
@@ -101,8 +103,9 @@ class Claim(Generic[P]):
         token: int,
         lease: Lease,
         hands: Hands | None = None,
+        metadata: str | None = None,
     ) -> None:
-        """Made by the engine; `payload` is the row's JSON text, decoded when the handler first looks."""
+        """Made by the engine; `payload` and `metadata` are the row's JSON text, decoded when the handler first looks."""
         self.id = id
         self.topic = topic
         self.attempt = attempt
@@ -112,6 +115,7 @@ class Claim(Generic[P]):
         self.interruption: Interruption | None = None
         """Why the handler was interrupted; None while it was not. The engine sets it."""
         self._source = payload
+        self._metadata = metadata
         self._payload = _UNREAD
         self._callbacks: list[OnSucceeded] | None = None
         self._chained: list[Job] | None = None
@@ -126,6 +130,14 @@ class Claim(Generic[P]):
             self._payload = decode(self._source)
         payload: P = self._payload
         return payload
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the producer wrote beside the payload; empty when it wrote nothing."""
+        if self._metadata is None:
+            return {}
+        found: dict[str, Any] = json.loads(self._metadata)
+        return found
 
     def canceled(self) -> bool:
         """Whether the engine wants the handler to end: `interruption` says why. For handlers in threads and processes,

@@ -203,6 +203,7 @@ def _claim(message: dict[str, Any], hands: Inmate) -> FarClaim:
         token=message["token"],
         lease=Lease(message["owner"], datetime.fromisoformat(message["until"])),
         hands=hands,
+        metadata=message["metadata"],
     )
 
 

@@ -36,6 +36,7 @@ def pack_claim(claim: Claim[Any]) -> dict[str, Any]:
         "id": str(claim.id),
         "topic": claim.topic,
         "payload": claim._source,  # noqa: SLF001  the engine made it
+        "metadata": claim._metadata,  # noqa: SLF001
         "attempt": claim.attempt,
         "max_attempts": claim.max_attempts,
         "token": claim.token,

@@ -165,7 +165,7 @@ taken as (
         updated_at = now()
     where job.ctid = any(array(select place from locked))
     returning job.id, job.claim_seq, job.topic, job.payload, job.attempts, job.max_attempts, job.priority, job.available_at,
-              job.expired_leases
+              job.expired_leases, job.metadata
 ),
 counted as materialized (
     select count(*) as jobs from taken
@@ -178,14 +178,14 @@ spent as (
 )
 (select id, claim_seq, topic::text, payload::text, attempts, max_attempts, priority, available_at,
         null::float8 as wait, null::text as key, null::int as mark_priority, null::timestamptz as mark_at,
-        null::uuid as mark_id, expired_leases
+        null::uuid as mark_id, expired_leases, metadata::text
  from taken order by priority, available_at, id)
 union all
 select null, counted.jobs, null, null, null, null, null, now(),
        case when limits.rate is not null and limits.tokens - counted.jobs < 1
             then (1 - limits.tokens + counted.jobs) / limits.rate * extract(epoch from limits.rate_period)::float8 end,
        (select keys.key from keys where keys.step = $6::int),
-       last.priority, last.available_at, last.id, null
+       last.priority, last.available_at, last.id, null, null
 from counted
 left join limits on true
 left join lateral (

@@ -104,9 +104,10 @@ taken as (
         updated_at = now()
     where job.ctid = any(array(select ctid from ready))
     returning job.id, job.claim_seq, job.topic, job.payload, job.attempts, job.max_attempts, job.priority, job.available_at,
-              job.expired_leases
+              job.expired_leases, job.metadata
 )
-(select id, claim_seq, topic, payload::text, attempts, max_attempts, priority, available_at, expired_leases
+(select id, claim_seq, topic, payload::text, attempts, max_attempts, priority, available_at, expired_leases,
+        metadata::text
  from taken order by priority, available_at, id)
 union all
 select null, count(*),
@@ -115,5 +116,5 @@ select null, count(*),
             select from "brooq".job where job.topic = steered.topic and job.state in ('pending', 'failed')
         )),
        case when count(*) < cardinality($2) then json_agg(json_build_array(id, claim_seq))::text end,
-       null, null, null, now(), null
+       null, null, null, now(), null, null
 from settled
