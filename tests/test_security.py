@@ -87,7 +87,7 @@ def test_a_handler_is_found_by_its_registered_topic_alone() -> None:
     # handler give; and what a test asks.
     assert dynamic == {"engine/config.py", "engine/process/place.py", "engine/process/record.py",
                        "engine/process/travel.py", "postgres/grants.py", "service/api/deed.py", "service/app.py",
-                       "service/commands/group.py",
+                       "service/commands/cron.py", "service/commands/group.py", "service/commands/limit.py",
                        "service/dashboard/overview.py", "service/metrics.py", "service/output.py",
                        "service/verify/report.py",
                        "testing/enqueued.py", "testing/step.py", "vocabulary/kind.py", "vocabulary/plain.py"}  # fmt: skip
