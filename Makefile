@@ -29,10 +29,8 @@ SOURCES = $(wildcard src tests bench examples)
 OPENSPEC_VERSION := 1.13.2
 OPENSPEC := .brooq/tools/openspec-$(OPENSPEC_VERSION)
 
-.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo dashboard screenshots bench simulate models
-.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo bench simulate chaos chaos-full
-.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo simulate
-.PHONY: bench bench-peers bench-full bench-smoke
+.PHONY: help bin-deps test-db-up test-db-down test test-all lint format build demo dashboard screenshots simulate
+.PHONY: models chaos chaos-full bench bench-peers bench-full bench-smoke
 .PHONY: docs spec-validate migrate-up migrate-status run lock clean
 
 help: ## show this list
