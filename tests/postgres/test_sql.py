@@ -221,3 +221,15 @@ def test_both_statements_that_enqueue_say_the_same() -> None:
     found = statements("public")
     assert body(found.enqueue).replace("    on conflict do nothing\n", "") == body(found.enqueue_new)
     assert body(found.enqueue) != body(found.enqueue_new)
+
+
+@pytest.mark.parametrize("outcomes", [0, 1])
+def test_a_claim_is_durable_where_the_session_does_not_wait_for_commits(outcomes: int, observer: Observer) -> None:
+    """Requirement G5: a claim that a crash takes back would give its number away once more."""
+    ids = [row[0] for row in observer.run("insert into job (topic) select 't' from generate_series(1, 3) returning id")]
+    with psycopg.connect(observer.dsn) as connection, psycopg.RawCursor(connection) as cursor:
+        cursor.execute("set local synchronous_commit = off")
+        written = [ids[:outcomes], [1] * outcomes, [], [], [], []]
+        cursor.execute(statements("public").exchange, ["w", *written, ["t"], 1, LEASE, [], [], [], [], []])
+        assert cursor.fetchone() is not None
+        assert cursor.execute("show synchronous_commit").fetchall() == [("on",)]
