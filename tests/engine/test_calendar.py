@@ -83,6 +83,13 @@ def test_what_is_no_expression_is_refused_with_a_reason(cron: str) -> None:
         first(cron, "UTC", at("2026-01-01T00:00"))
 
 
+@pytest.mark.parametrize("timezone", ["Nowhere/Else", "../etc/passwd", "", "\0"])
+def test_a_zone_that_this_host_does_not_know_is_refused_as_an_expression_is(timezone: str) -> None:
+    """Set where it is known; a scheduler elsewhere must be able to pass over it."""
+    with pytest.raises(ConfigError, match="time zone"):
+        calendar.first("@daily", timezone, at("2026-01-01T00:00"))
+
+
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cronsim", None)
     assert not calendar.available()

@@ -81,7 +81,11 @@ def _walk(cron: str, timezone: str, start: datetime, *, back: bool) -> Iterator[
     except ImportError:
         raise ConfigError([text("schedule.no_cronsim")]) from None
     try:
-        found = CronSim(ALIASES.get(cron.strip().lower(), cron), start.astimezone(ZoneInfo(timezone)), reverse=back)
+        zone = ZoneInfo(timezone)
+    except (KeyError, ValueError, OSError):  # known where it was set, and not to the time zone database of this host
+        raise ConfigError([text("schedule.timezone", timezone=repr(timezone)[:200])]) from None
+    try:
+        found = CronSim(ALIASES.get(cron.strip().lower(), cron), start.astimezone(zone), reverse=back)
     except CronSimError as error:
         raise ConfigError([text("schedule.cron", cron=repr(cron)[:200], reason=error)]) from None
     return (tick.astimezone(UTC) for tick in found)
