@@ -22,14 +22,14 @@ from tests.e2e.demo import command, environment
 from tests.service.dashboard.hostile import HOSTILE
 from tests.service.dashboard.stand import READING, WRITING, Stand, stand
 
-from brooq import Claim, Config, Job, MustGiveUp, Queue, State
+from brooq import Claim, Config, Job, MustGiveUp, Queue, Schedule, State
 from brooq.postgres import PostgresStore, open_pool
 
 # One browser and one queue for all of them: starting either takes longer than most of the tests.
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
 expect.set_options(timeout=PATIENCE)
 
-PAGES = ("/", "/?range=24h", "/topics", "/jobs", "/jobs?state=dead", "/dead", "/workers")
+PAGES = ("/", "/?range=24h", "/topics", "/jobs", "/jobs?state=dead", "/dead", "/schedules", "/workers")
 WRITE = """
 insert into job (id, topic, payload, state, attempts, idempotency_key, locked_by, locked_until, last_error, failures, tags,
                  metadata)
@@ -63,6 +63,7 @@ async def place(postgres: Server, chromium: Browser) -> AsyncIterator[tuple[Stan
 
             queue.register_kind("mail", mail)
             async with queue, stand(queue, payloads=True) as shown:
+                await queue.schedule(Schedule("yearly", "@yearly", "mail", "x"), by="Boris")
                 await queue.enqueue_many([Job("mail", n) for n in range(5)] + [Job("orphan", "x")])
                 yield shown, queue, dsn
 
@@ -104,6 +105,13 @@ def hostile_jobs(dsn: str) -> dict[UUID, str]:
             {"t": HOSTILE[0] + HOSTILE[19], "running": json.dumps(
                 [{"id": str(uuid4()), "topic": HOSTILE[1], "attempt": 1, "seconds": 1.0, "hung": True}])},
         )  # fmt: skip
+        # Names and topics are words by a constraint of the table; the others are whatever somebody writes there.
+        connection.execute(
+            "insert into brooq_schedule (name, topic, cron, timezone, paused_at, paused_by)"
+            " select 'hostile-' || n, 'hostile', left(text, 512), left(text, 128), case when n %% 2 = 0 then now() end,"
+            " case when n %% 2 = 0 then text end from unnest(%s::text[]) with ordinality as each (text, n)",
+            [list(HOSTILE)],
+        )
     return made
 
 
@@ -135,6 +143,7 @@ async def test_hostile_texts_are_shown_as_text(chromium: Browser, place: tuple[S
             "/topics",
             "/dead",
             "/workers",
+            "/schedules",
             "/jobs?state=processing",
             "/jobs?topic=hostile",
             "/?topic=hostile",
@@ -159,6 +168,7 @@ async def test_hostile_texts_are_shown_as_text(chromium: Browser, place: tuple[S
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("delete from job where topic = 'hostile'")
         connection.execute("delete from brooq_topic")
+        connection.execute("delete from brooq_schedule where topic = 'hostile'")
         connection.execute("delete from brooq_worker where pid = 1")
 
 
@@ -211,6 +221,11 @@ async def test_everything_can_be_read_and_done_without_scripts(
         await row.locator("form button").click()
         await expect(page.locator(".said")).to_have_text("The topic is paused.")
         await expect(page.locator("#topics")).to_contain_text("not now")
+        await page.goto("/schedules")
+        row = page.locator("tr[data-row]", has_text="yearly")
+        await row.locator("summary", has_text="Run").click()
+        await row.locator("form button", has_text="Run now").click()
+        await expect(page.locator(".said")).to_contain_text("beside the ticks")
         await page.goto("/jobs")
         await page.fill("#search", "quiet")
         await page.click("form.filters button")

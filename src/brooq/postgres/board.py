@@ -16,11 +16,13 @@ from brooq.postgres.facts import Deed, Seen, to_deeds, to_workers
 from brooq.postgres.link import Link
 from brooq.postgres.listing import KEYED_TOPICS, as_text
 from brooq.postgres.record import utc
+from brooq.postgres.schedule import to_schedule
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import statements
 from brooq.postgres.steering import to_topic
 from brooq.postgres.store import PostgresStore
 from brooq.vocabulary.job import JobRecord, State
+from brooq.vocabulary.schedule import ScheduleRecord
 from brooq.vocabulary.steering import TopicRecord
 
 PATIENCE = 5.0
@@ -31,6 +33,8 @@ PASSED = 2_000
 """How many rows of a topic a list of waiting or dead jobs passes over."""
 DEAD_OF_TOPIC, DEAD = 1_000, 4_000
 """How many of the dead are put in groups: of each topic, and in all."""
+SCHEDULED = 1_000
+"""Of how many topics it is told that they have periodic jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +226,19 @@ class Board:
     async def topics(self) -> dict[str, TopicRecord]:
         """What is set for topics."""
         return {row[0]: to_topic(row) for row in await self._fetch(self._statements.topics)}
+
+    async def schedules(
+        self, topic: str | None = None, after: str | None = None, limit: int = 50
+    ) -> tuple[datetime | None, list[ScheduleRecord]]:
+        """Periodic jobs by name, those after a name, all without their payloads; and the database's time, None when
+        there are none."""
+        rows = await self._fetch(self._statements.board_schedules, after, topic, limit)
+        return (utc(rows[0][0]) if rows else None), [to_schedule(row[1:]) for row in rows]
+
+    async def scheduled(self) -> dict[str, int]:
+        """How many periodic jobs a topic has, of topics that have any."""
+        rows = await self._fetch(self._statements.board_scheduled, SCHEDULED)
+        return {str(topic): count for topic, count in rows}
 
     async def census(self, topics: Sequence[str] = ()) -> Census:
         """The table's depths."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from brooq.postgres import steering
 from brooq.postgres.link import Link
+from brooq.postgres.record import utc
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import statements
 from brooq.postgres.store import PostgresStore
@@ -77,6 +79,25 @@ class Operator:
     async def limit(self, topic: str, limits: Limits | None, reason: str | None = None) -> bool:
         """Set the limits of a topic; None hands it back to what code declares. As `Queue.limit`."""
         return await steering.limit(self._ask, self._statements, topic, limits, self._actor, reason)
+
+    async def pause_schedule(self, name: str, reason: str | None = None) -> bool:
+        """Let the ticks of a periodic job pass without a job. As `Queue.pause_schedule`."""
+        return bool(await self._ask(self._statements.hold_schedule, name, True, self._actor, reason, None))
+
+    async def ticking(self, name: str) -> tuple[datetime, str, str] | None:
+        """When a periodic job ticks: the database's time, the expression, its time zone. None: there is no such schedule."""
+        rows = await self._ask(self._statements.operator_schedule, name)
+        return (utc(rows[0][0]), rows[0][1], rows[0][2]) if rows else None
+
+    async def resume_schedule(self, name: str, next_at: datetime | None, reason: str | None = None) -> bool:
+        """Let a periodic job go on from its next tick; False: there is none, or it is not paused."""
+        return bool(await self._ask(self._statements.hold_schedule, name, False, self._actor, reason, next_at))
+
+    async def run_schedule(self, name: str, reason: str | None = None) -> UUID | None:
+        """Enqueue a job of a periodic one now, beside its ticks; None: there is no such schedule. Unlike
+        `Queue.run_schedule` it is written down."""
+        rows = await self._ask(self._statements.operator_run, name, uuid7(), self._actor, reason, self._wakeups)
+        return UUID(str(rows[0][0])) if rows else None
 
     async def _ask(self, statement: str, *parameters: Any) -> Rows:
         return await self._link.run(lambda session: session.fetch(statement, parameters), writing=True)

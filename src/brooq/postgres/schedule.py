@@ -21,11 +21,12 @@ async def schedules(ask: Ask, statements: Statements, *, due: bool) -> Schedules
     """What is set, all of it or what is due."""
     rows = await ask(statements.schedules, due)
     now, next_at = rows[0][:2]
-    found = [_record(row[2:]) for row in rows if row[2] is not None]
+    found = [to_schedule(row[2:]) for row in rows if row[2] is not None]
     return Schedules(utc(now), None if next_at is None else utc(next_at), found)
 
 
-def _record(row: Sequence[Any]) -> ScheduleRecord:
+def to_schedule(row: Sequence[Any]) -> ScheduleRecord:
+    """A row as `schedules` reads it, from the name on."""
     (name, topic, cron, timezone, payload, priority, max_attempts, key, missed, missed_limit, declared, paused_at, paused_by,
      next_at, last_at, last_job) = row  # fmt: skip
     return ScheduleRecord(

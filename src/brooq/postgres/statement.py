@@ -29,6 +29,8 @@ class Statements:
     board_group: str
     board_held: str
     board_newest: str
+    board_scheduled: str
+    board_schedules: str
     board_unsuccessful: str
     board_waiting: str
     cancel: str
@@ -69,6 +71,8 @@ class Statements:
     operator_cancel: str
     operator_hold: str
     operator_retry: str
+    operator_run: str
+    operator_schedule: str
     pace: str
     pause: str
     progress: str

@@ -12,7 +12,7 @@ import pytest
 from tests.service.dashboard.stand import READING, WRITING, stand
 from tests.service.server import eventually
 
-from brooq import Job, Limits, Queue, State
+from brooq import Job, Limits, Queue, Schedule, State
 from brooq.service.dashboard.page import assets, version
 from brooq.service.secret import Secret
 from brooq.service.token import Tokens
@@ -26,6 +26,7 @@ PAGES = [
     "/jobs?state=dead",
     "/jobs?state=pending&topic=mail",
     "/dead",
+    "/schedules",
     "/workers",
 ]
 SECRET = "the-canary-of-the-payload"
@@ -135,7 +136,7 @@ async def test_a_form_without_the_seal_of_its_session_does_nothing(queue: Queue,
     id, _ = await queue.enqueue(Job("mail"))
     async with stand(queue) as shown, shown.client() as client, shown.client() as other:
         foreign = seal((await other.get("/jobs")).text) if broken is None else broken
-        for path in ("/jobs/act", "/topics/act", "/dead/act", "/logout"):
+        for path in ("/jobs/act", "/topics/act", "/schedules/act", "/dead/act", "/logout"):
             form = {"seal": foreign, "action": "cancel", "id": str(id), "topic": "mail"}
             assert (await client.post(path, data=form)).status_code == 403, path
         assert (await client.get("/")).status_code == 200
@@ -149,13 +150,14 @@ async def test_a_token_that_may_only_read_sees_everything_and_changes_nothing(qu
             page = await client.get(path)
             assert page.status_code == 200
             assert not re.search(
-                'action="/(jobs|topics|dead)/act"', page.text.replace('id="marked-form"', ""), re.ASCII
+                'action="/(jobs|topics|schedules|dead)/act"', page.text.replace('id="marked-form"', ""), re.ASCII
             ) or ("<button" not in page.text.partition('id="marked-form"')[2].partition("</form>")[0])
         form = {"seal": seal((await client.get("/")).text), "id": str(id), "topic": "mail", "error": ""}
         for path, action in (
             ("/jobs/act", "cancel"),
             ("/jobs/act", "retry"),
             ("/topics/act", "pause"),
+            ("/schedules/act", "run"),
             ("/dead/act", ""),
         ):
             assert (await client.post(path, data={**form, "action": action})).status_code == 403
@@ -200,6 +202,112 @@ async def test_what_is_set_for_a_topic_stands_beside_it(queue: Queue) -> None:
     async with stand(queue) as shown, shown.client() as client:
         page = (await client.get("/topics")).text
         assert "<code>max_running=3</code>, <code>rate=60</code>, <code>rate_period=30.0</code> · Boris" in page
+
+
+async def test_schedules_are_shown_with_what_comes_and_what_is_set(queue: Queue, dsn: str) -> None:
+    async with stand(queue) as shown, shown.client() as client:
+        assert "brooq cron add" in (await client.get("/schedules")).text
+        payload = {"secret": SECRET}
+        await queue.schedule(Schedule("nightly", "30 2 * * *", "mail", payload, "Europe/Berlin", "all", 7), by="Boris")
+        await queue.schedule(Schedule("hourly", "@hourly", "other", missed="skip"), by="Boris")
+        page = (await client.get("/schedules")).text
+        rows = page.split("<tr data-row>")[1:]
+        assert [row.split("<b>")[1].split("</b>")[0] for row in rows] == ["hourly", "nightly"]
+        assert "<code>30 2 * * *</code> Europe/Berlin" in rows[1]
+        assert "a job for each missed tick, at most 7" in rows[1]
+        assert "missed ticks are left out" in rows[0]
+        assert "added by hand" in rows[0]
+        # The next three ticks, as people say it, with the exact moment for whoever points at it.
+        exact = re.findall(r'title="(20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC)">in \d', rows[0])
+        assert len(exact) == 3
+        assert all(each.endswith(":00:00 UTC") for each in exact)
+        assert SECRET not in page
+        one = (await client.get("/schedules?topic=mail")).text
+        assert "nightly" in one
+        assert "hourly" not in one.partition("<main")[2]
+        await queue.enqueue(Job("mail"))
+        assert 'href="/schedules?topic=mail">schedules: 1</a>' in (await client.get("/topics")).text
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("update brooq_schedule set declared = true, next_at = now() - interval '2 minutes'")
+            connection.execute("update brooq_schedule set cron = '<b>no' where name = 'hourly'")
+            connection.execute("update brooq_schedule set timezone = '../<i>' where name = 'nightly'")
+        broken = (await client.get("/schedules")).text
+        assert broken.count("unreadable here") == 2
+        assert broken.count("declared in code") == 2
+        assert broken.count("late</span>") == 2
+        assert "&lt;b&gt;no" in broken
+        assert "<b>no" not in broken
+
+
+async def test_schedules_are_paused_resumed_and_run_in_somebodys_name(queue: Queue, dsn: str) -> None:
+    await queue.schedule(Schedule("cleanup", "0 0 1 1 *", "mail", {"days": 30}, priority=3), by="Boris")
+    async with stand(queue) as shown, shown.client() as client:
+        form = {"seal": seal((await client.get("/schedules")).text), "schedule": "cleanup", "reason": "disk",
+                "next": "/schedules?topic=mail"}  # fmt: skip
+
+        async def act(action: str, **changed: str) -> str:
+            answer = await client.post("/schedules/act", data={**form, "action": action, **changed})
+            return str(answer.headers.get("location", answer.status_code))
+
+        assert await act("pause") == "/schedules?topic=mail&said=held&n=0&m=0"
+        assert "said=unscheduled" in await act("pause")
+        page = (await client.get("/schedules?said=held")).text
+        assert "The schedule is paused." in page
+        assert "paused by Anna (dashboard)" in page
+        led = await act("run")
+        id = UUID(led.removeprefix("/jobs/").partition("?")[0])
+        assert "beside the ticks of its schedule" in (told := (await client.get(led)).text)
+        assert "Scheduled by Anna (dashboard)" in told
+        assert "said=continued" in await act("resume")
+        assert "said=unscheduled" in await act("resume")
+        for action in ("pause", "resume", "run"):
+            assert "said=unscheduled" in await act(action, schedule="none")
+        assert await act("else") == "400"
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("update brooq_schedule set cron = 'no', paused_at = now(), paused_by = 'Boris'")
+        assert "said=unreadable" in await act("resume")
+    # The same as a tick enqueues, ready at once.
+    record = await queue.find(id)
+    assert record is not None
+    assert (record.topic, record.payload, record.priority, record.idempotency_key) == ("mail", {"days": 30}, 3, "")
+    assert record.metadata == {"schedule": "cleanup"}
+    with psycopg.connect(dsn) as connection:
+        trail = connection.execute(
+            "select actor, action, found, reason, done from brooq_operation order by id"
+        ).fetchall()
+    assert trail[1:] == [
+        ("Anna (dashboard)", "schedule", f"{done} cleanup", "disk", True) for done in ("paused", "ran", "resumed")
+    ]
+
+
+async def test_a_schedule_without_a_payload_tells_the_job_its_name(queue: Queue) -> None:
+    await queue.schedule(Schedule("hello", "@daily", "mail"), by="Boris")
+    async with stand(queue) as shown, shown.client() as client:
+        form = {"seal": seal((await client.get("/schedules")).text), "schedule": "hello", "action": "run"}
+        led = (await client.post("/schedules/act", data=form)).headers["location"]
+    by_hand = await queue.run_schedule("hello")
+    assert by_hand is not None
+    records = [await queue.find(id) for id in (by_hand.id, UUID(led.removeprefix("/jobs/").partition("?")[0]))]
+    fields = ("topic", "payload", "metadata", "priority", "max_attempts", "concurrency_key", "idempotency_key")
+    told = [[getattr(record, name) for name in fields] for record in records]
+    assert told[0] == told[1]
+
+
+async def test_many_schedules_are_shown_a_page_at_a_time(queue: Queue, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "insert into brooq_schedule (name, topic, cron, timezone)"
+            " select 'job-' || n, 'mail', '@daily', 'UTC' from generate_series(100, 219) as n"
+        )
+    async with stand(queue) as shown, shown.client() as client:
+        path, seen = "/schedules", []
+        while path:
+            page = (await client.get(path)).text
+            seen += re.findall(r"<b>(job-\d+)</b>", page)
+            found = re.search('rel="next" href="([^"]+)"', page)
+            path = found.group(1).replace("&amp;", "&") if found else ""
+            assert len(seen) in {50, 100, 120}
+        assert seen == [f"job-{n}" for n in range(100, 220)]
 
 
 async def test_the_dead_are_retried_by_what_they_died_of(queue: Queue) -> None:

@@ -10,10 +10,11 @@ from uuid import UUID
 
 from starlette.responses import Response
 
+from brooq.engine import calendar
 from brooq.postgres.operator import Operator
 from brooq.service.dashboard.listing import as_id
 from brooq.service.dashboard.visit import Refused, Visit, go, place
-from brooq.vocabulary.error import StoreBusy, TopicError
+from brooq.vocabulary.error import ConfigError, StoreBusy, TopicError
 
 Form: TypeAlias = dict[str, list[str]]
 MOST = 500
@@ -69,6 +70,34 @@ async def on_topic(visit: Visit, form: Form) -> Response:
         except StoreBusy:
             # It is paused; a claim that began before had not ended in time.
             return _back(form, "busy")
+
+
+async def on_schedule(visit: Visit, form: Form) -> Response:
+    """Pause a periodic job, end its pause, or run it now: that leads to the new job."""
+    name, reason = _one(form, "schedule"), _reason(form)
+    async with _operator(visit) as operator:
+        try:
+            match _one(form, "action"):
+                case "pause":
+                    done = await operator.pause_schedule(name, reason)
+                    return _back(form, "held" if done else "unscheduled")
+                case "resume":
+                    return _back(form, "continued" if await _resume(operator, name, reason) else "unscheduled")
+                case "run":
+                    made = await operator.run_schedule(name, reason)
+                    return go(f"/jobs/{made}?said=ran") if made else _back(form, "unscheduled")
+                case _:
+                    raise Refused(400, "board.refused_form")
+        except ConfigError:
+            return _back(form, "unreadable")
+
+
+async def _resume(operator: Operator, name: str, reason: str | None) -> bool:
+    found = await operator.ticking(name)
+    if found is None:
+        return False
+    now, cron, timezone = found
+    return await operator.resume_schedule(name, calendar.first(cron, timezone, now), reason)
 
 
 async def on_group(visit: Visit, form: Form) -> Response:

@@ -109,7 +109,7 @@ async def topics(visit: Visit, board: Board) -> Response:
     census, records, workers = await board.census(), await board.topics(), await board.workers()
     course = await board.course(stretch.step, stretch.seconds, stretch.width)
     lines = topic_lines(language_of(visit.request), census, records, workers, course, stretch)
-    return visit.page("topics.html", topics=lines)
+    return visit.page("topics.html", topics=lines, scheduled=await board.scheduled())
 
 
 def topic_lines(

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from brooq.engine.store import Store
 from brooq.postgres.board import Board
-from brooq.service.dashboard import action, detail, listing, overview
+from brooq.service.dashboard import action, detail, listing, overview, timetable
 from brooq.service.dashboard.access import COOKIE, LIFETIME, Access, Session
 from brooq.service.dashboard.desk import Desk
 from brooq.service.dashboard.page import (
@@ -61,6 +61,8 @@ class Dashboard:
             Route("/jobs/{id}", self._page(detail.detail), methods=["GET"]),
             Route("/dead", self._page(listing.dead), methods=["GET"]),
             Route("/dead/act", self._form(action.on_group), methods=["POST"]),
+            Route("/schedules", self._page(timetable.schedules), methods=["GET"]),
+            Route("/schedules/act", self._form(action.on_schedule), methods=["POST"]),
             Route("/workers", self._page(listing.workers), methods=["GET"]),
             Route("/login", self._log_in, methods=["GET", "POST"]),
             Route("/logout", self._form(self._log_out, writing=False), methods=["POST"]),

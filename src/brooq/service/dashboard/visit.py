@@ -58,8 +58,8 @@ def said(request: Request) -> dict[str, Any] | None:
     return {"key": f"board.said_{word}", "count": whole[0], "rest": whole[1], "bad": word in BAD}
 
 
-BAD = frozenset({"nothing", "unknown", "busy"})
-SAID = frozenset({"canceled", "retried", "paused", "resumed"}) | BAD
+BAD = frozenset({"nothing", "unknown", "busy", "unscheduled", "unreadable"})
+SAID = frozenset({"canceled", "retried", "paused", "resumed", "held", "continued", "ran"}) | BAD
 
 
 async def form_of(request: Request) -> dict[str, list[str]]:
