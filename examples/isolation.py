@@ -40,7 +40,7 @@ async def main() -> None:
             config = Config(workers=4, poll_interval=0.05, watchdog_grace=0.5, max_attempts=1)
             queue = Queue(PostgresStore(pool), config)
             queue.register_kind("image.resize", resize)
-            queue.register_kind("image.decode", decode, KindOptions(isolation="process", attempt_timeout=4))
+            queue.register_kind("image.decode", decode, KindOptions(isolation="process", attempt_timeout=10))
             jobs = {"thread": Job("image.resize")} | {
                 name: Job("image.decode", name) for name in ("well", "crash", "hang")
             }

@@ -30,7 +30,7 @@ SAYS = {
         "thread: done",
         "well: done",
         "crash: dead ProcessDied: killed by SIGSEGV after",
-        "hang: dead AttemptTimeout: the attempt ran longer than 4 s; killed by SIGKILL after",
+        "hang: dead AttemptTimeout: the attempt ran longer than 10 s; killed by SIGKILL after",
         "it was in match",
     ],
     "typed": [
