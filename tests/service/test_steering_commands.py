@@ -30,7 +30,7 @@ def test_a_periodic_job_from_its_first_day_to_its_last(dsn: str, observer: Obser
     heading, row = run("list").splitlines()
     assert heading.split() == ["name", "cron", "zone", "topic", "next", "last", "from"]
     assert row.startswith("cleanup")
-    id = run("run", "cleanup").strip()
+    id = run("run", "cleanup", "--reason", "now").strip()
     assert observer.run("select topic, payload, idempotency_key from job where id = %s", id) == [
         ("t", {"days": 30}, None)
     ]
@@ -44,6 +44,7 @@ def test_a_periodic_job_from_its_first_day_to_its_last(dsn: str, observer: Obser
     trail = observer.run("select split_part(actor, ' ', 1), found, reason from brooq_operation order by id")
     assert trail == [
         ("ann", "set cleanup", "disk"),
+        ("ann", "ran cleanup", "now"),
         ("ann", "paused cleanup", None),
         ("ann", "resumed cleanup", None),
         ("ann", "removed cleanup", None),

@@ -16,6 +16,8 @@ from brooq.vocabulary.message import text
 from brooq.vocabulary.schedule import MOST_MISSED, Missed
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from brooq.engine.queue import Queue
     from brooq.vocabulary.schedule import ScheduleRecord
 
@@ -152,13 +154,21 @@ def resume(names: tuple[str, ...], reason: str | None) -> int:
 
 @click.command("run", help=text("command.cron_run_long"))
 @click.argument("name")
-def run_now(name: str) -> int:
-    """Enqueue a job now; prints its id."""
-    answer = _acting(lambda queue, by: queue.run_schedule(name))
-    if answer is None:
+@_reason
+def run_now(name: str, reason: str | None) -> int:
+    """Enqueue a job now, and write down who did it; prints its id."""
+    from brooq.service.commands.actor import acting  # noqa: PLC0415
+    from brooq.service.commands.session import run  # noqa: PLC0415
+
+    async def work() -> UUID | None:
+        async with acting() as opened:
+            return await opened.operator.run_schedule(name, reason)
+
+    made = run(work())
+    if made is None:
         click.echo(text("command.cron_unknown", name=name[:200]), err=True)
         return 1
-    click.echo(str(answer.id))
+    click.echo(str(made))
     return 0
 
 
