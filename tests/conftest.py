@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_VERSIONS] = set()
     # Tests compare texts: a developer's language must not decide.
     os.environ.setdefault("BROOQ_LANG", "en")
+    # A shell that starts this in the background lets it ignore Ctrl-C, and what it starts would inherit that: the tests that
+    # interrupt programs of ours could then wait for ever.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(_Reports(config), "brooq-postgres-versions")
 
