@@ -366,9 +366,10 @@ class Queue:
         if not self._kinds:
             return
         await self.store.declare({topic: kind.limits for topic, kind in self._kinds.items()})
-        for schedule in self._schedules.values():
-            now = (await self.store.schedules(due=True)).now
-            await self.store.schedule(schedule, calendar.first(schedule.cron, schedule.timezone, now), None)
+        if self._schedules:
+            now = (await self.store.schedules(due=True)).now  # the store's time, which ticks are counted by
+            for schedule in self._schedules.values():
+                await self.store.schedule(schedule, calendar.first(schedule.cron, schedule.timezone, now), None)
         await self.store.retire(sorted(self._kinds), sorted(self._schedules))
 
     # --- working ---

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 from uuid import UUID
 
-from brooq.engine.store import LimitedClaim, Taken
-from brooq.postgres.record import utc
+from brooq.engine.store import LimitedClaim
+from brooq.postgres.record import to_taken, utc
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import Statements
 
@@ -64,20 +64,5 @@ class LimitedClaims:
             self._marks.pop(topic, None)
         else:
             self._marks[topic] = (priority, utc(at), id)
-        until = utc(now) + lease
-        found = [
-            Taken(
-                id,
-                topic,
-                payload,
-                attempts,
-                token,
-                until,
-                max_attempts,
-                max((now - ready).total_seconds(), 0.0),
-                expired,
-                metadata,
-            )
-            for id, token, topic, payload, attempts, max_attempts, _, ready, *_, expired, metadata in taken
-        ]
+        found = to_taken([(*row[:8], *row[-2:]) for row in taken], now, lease)
         return LimitedClaim(found, key is not None or len(found) >= limit, wait)

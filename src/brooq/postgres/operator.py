@@ -8,7 +8,7 @@ from uuid import UUID
 
 from brooq.postgres import steering
 from brooq.postgres.link import Link
-from brooq.postgres.record import utc
+from brooq.postgres.record import to_cancellation, utc
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import statements
 from brooq.postgres.store import PostgresStore
@@ -45,11 +45,7 @@ class Operator:
 
     async def cancel(self, id: UUID, reason: str | None = None) -> Cancellation:
         """Cancel a job that is not terminal; answers what was found, as `Queue.cancel` does."""
-        rows = await self._ask(self._statements.operator_cancel, id, self._actor, reason)
-        if not rows:
-            return Cancellation(False, None)
-        ((state, topic, canceled, _),) = rows
-        return Cancellation(canceled, State(state), topic)
+        return to_cancellation(await self._ask(self._statements.operator_cancel, id, self._actor, reason))
 
     async def retry(self, id: UUID, reason: str | None = None) -> Retried:
         """Do a finished job once more, as a new job without an idempotency key; the old row stays as it is."""
@@ -62,11 +58,7 @@ class Operator:
             await session.commit()
             return rows
 
-        rows = await self._link.run(work, writing=True)
-        if not rows:
-            return Retried(None, None)
-        ((state, topic, made, standing, _),) = rows
-        return Retried(made, State(state), topic, standing)
+        return to_retried(await self._link.run(work, writing=True))
 
     async def pause(self, topic: str, reason: str | None = None) -> bool:
         """Let nobody claim from a topic; False: it is paused already. As `Queue.pause`."""
@@ -105,3 +97,11 @@ class Operator:
     async def close(self) -> None:
         """Close the connection."""
         await self._link.close()
+
+
+def to_retried(rows: Rows) -> Retried:
+    """What `operator_retry` answers; no row: there is no such job."""
+    if not rows:
+        return Retried(None, None)
+    ((state, topic, made, standing, _),) = rows
+    return Retried(made, State(state), topic, standing)

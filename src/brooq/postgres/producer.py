@@ -14,13 +14,13 @@ from uuid import UUID
 import psycopg
 
 from brooq.postgres.enqueue import insert, prepare
-from brooq.postgres.operator import Retried
-from brooq.postgres.record import to_record
+from brooq.postgres.operator import Retried, to_retried
+from brooq.postgres.record import to_cancellation, to_record
 from brooq.postgres.session import Shared
 from brooq.postgres.shared import Blocking, check_shared, complete, shared
 from brooq.postgres.statement import Statements, statements
 from brooq.vocabulary.identifier import uuid7
-from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
+from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord
 from brooq.vocabulary.message import text
 from brooq.vocabulary.payload import MAX_BYTES
 
@@ -164,19 +164,13 @@ class Producer:
             rows = await session.fetch(self._statements.operator_cancel, [id, actor, reason])
         else:
             rows = await session.fetch(self._statements.cancel, [id])
-        if not rows:
-            return Cancellation(False, None)
-        ((state, topic, canceled, _),) = rows
-        return Cancellation(canceled, State(state), topic)
+        return to_cancellation(rows)
 
     async def _retry(self, session: Shared, id: UUID, actor: str, reason: str | None) -> Retried:
         check_shared(session)
         await session.fetch(self._statements.operator_hold, [id])
         rows = await session.fetch(self._statements.operator_retry, [id, uuid7(), actor, reason, self._wakeups])
-        if not rows:
-            return Retried(None, None)
-        ((state, topic, made, standing, _),) = rows
-        return Retried(made, State(state), topic, standing)
+        return to_retried(rows)
 
     async def _jobs(self, session: Shared, topic: str | None, state: str | None, limit: int) -> list[JobRecord]:
         anything = [None] * 5

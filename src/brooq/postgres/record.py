@@ -1,19 +1,49 @@
-"""A row of the table as the vocabulary's JobRecord."""
+"""Rows as the words of the vocabulary and of the store port."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from brooq.vocabulary.job import Failure, JobRecord, Progress, State
+from brooq.engine.store import Taken
+from brooq.postgres.session import Rows
+from brooq.vocabulary.job import Cancellation, Failure, JobRecord, Progress, State
 from brooq.vocabulary.payload import decode
 
 
 def utc(moment: datetime) -> datetime:
     """The moment in UTC, whatever the session's zone: in a repeated hour Python finds no two zones' moments equal."""
     return moment.astimezone(UTC)
+
+
+def to_taken(rows: Rows, now: datetime, lease: timedelta) -> list[Taken]:
+    """What a claim took at the time `now`: the first ten columns of `exchange.sql`."""
+    until = utc(now) + lease
+    return [
+        Taken(
+            id,
+            topic,
+            payload,
+            attempts,
+            token,
+            until,
+            max_attempts,
+            max((now - ready).total_seconds(), 0.0),
+            lost,
+            metadata,
+        )
+        for id, token, topic, payload, attempts, max_attempts, _, ready, lost, metadata in rows
+    ]
+
+
+def to_cancellation(rows: Rows) -> Cancellation:
+    """What `cancel.sql` and `operator_cancel.sql` answer; no row: there is no such job."""
+    if not rows:
+        return Cancellation(False, None)
+    ((state, topic, canceled, _),) = rows
+    return Cancellation(canceled, State(state), topic)
 
 
 def to_record(row: Sequence[Any]) -> JobRecord:

@@ -26,7 +26,6 @@ from brooq.engine.store import (
     Requeued,
     Sample,
     Schedules,
-    Taken,
 )
 from brooq.postgres import schedule as periodic
 from brooq.postgres import steering
@@ -38,7 +37,7 @@ from brooq.postgres.limited import LimitedClaims
 from brooq.postgres.link import Link
 from brooq.postgres.marks import NO_MARKS, Marks
 from brooq.postgres.migrate import LATEST
-from brooq.postgres.record import to_record, utc
+from brooq.postgres.record import to_cancellation, to_record, to_taken
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import Statements, quoted, statements
 from brooq.postgres.trouble import PoolExhausted, reads_only, translate
@@ -244,26 +243,7 @@ class PostgresStore:
         rows = rows[:-1]
         if limit:
             self._marks.move(rows, full=len(rows) >= limit)
-        until = utc(now) + lease
-        return Exchange(
-            settled,
-            [
-                Taken(
-                    id,
-                    topic,
-                    payload,
-                    attempts,
-                    token,
-                    until,
-                    max_attempts,
-                    max((now - ready).total_seconds(), 0.0),
-                    lost,
-                    metadata,
-                )
-                for id, token, topic, payload, attempts, max_attempts, _, ready, lost, metadata in rows
-            ],
-            limited.split(" ") if limited else [],
-        )
+        return Exchange(settled, to_taken(rows, now, lease), limited.split(" ") if limited else [])
 
     async def claim_limited(self, worker: str, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
         """In a transaction of two statements, on a connection of the engine's own."""
@@ -323,11 +303,7 @@ class PostgresStore:
 
     async def cancel(self, id: UUID) -> Cancellation:
         """Through the pool: it is a caller's request, and may wait for a lock on the row."""
-        rows = await self._through_pool(self._statements.cancel, id)
-        if not rows:
-            return Cancellation(False, None)
-        ((state, topic, canceled, _),) = rows
-        return Cancellation(canceled, State(state), topic)
+        return to_cancellation(await self._through_pool(self._statements.cancel, id))
 
     async def pause(self, topic: str, by: str, reason: str | None = None) -> bool:
         """Through the pool, and until every claim under way has ended."""
