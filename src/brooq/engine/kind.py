@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from brooq.engine.reading import PLAIN, Reading
+from brooq.engine.reading import PLAIN, Reading, call_of
 from brooq.vocabulary.claim import Claim, Handler
 from brooq.vocabulary.kind import ResolvedOptions
 from brooq.vocabulary.message import text
@@ -60,16 +60,15 @@ def refuse_awaitable(result: Any, handler: Handler) -> None:
 
 def is_async(handler: Handler) -> bool:
     """Whether a handler is a coroutine function, also as an object with such a `__call__`."""
-    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call_of(handler))
 
 
 def can_handle(handler: object) -> bool:
     """Whether this can be a handler: no generator, and to be called with one argument."""
     if not callable(handler) or inspect.isclass(handler):
         return False
-    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", None)  # noqa: B004
-    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (handler, call)):
+    bodies = (handler, call_of(handler))
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in bodies):
         return False
     try:
         inspect.signature(handler).bind(None)

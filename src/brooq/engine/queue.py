@@ -344,7 +344,7 @@ class Queue:
     async def resume_schedule(self, name: str, reason: str | None = None, *, by: str = "") -> bool:
         """Let a periodic job go on with its next tick; those of the pause are left out. False: it was not paused."""
         found = await self.store.schedules()
-        record = next((each for each in found.schedules if each.name == name), None)
+        record = found.named(name)
         if record is None:
             return False
         first = calendar.first(record.cron, record.timezone, found.now)
@@ -353,8 +353,7 @@ class Queue:
 
     async def run_schedule(self, name: str) -> Enqueued | None:
         """Enqueue a job of a periodic one now, beside its ticks; None: there is no such schedule."""
-        found = await self.store.schedules()
-        record = next((each for each in found.schedules if each.name == name), None)
+        record = (await self.store.schedules()).named(name)
         return None if record is None else await self.enqueue(job_of(record, None))
 
     async def schedules(self) -> list[ScheduleRecord]:

@@ -36,7 +36,7 @@ def reading_of(handler: Handler, topic: str = "") -> Reading:
     Raises ConfigError for an annotation that cannot be looked up, or a type that JSON cannot be read as.
     """
     name = getattr(handler, "__qualname__", repr(handler))
-    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
+    call = call_of(handler)
     try:
         first = next(iter(inspect.signature(handler).parameters.values()), None)
     except (TypeError, ValueError):
@@ -61,6 +61,11 @@ def reading_of(handler: Handler, topic: str = "") -> Reading:
         return Reading(codec_of(kind))
     except Unfit as error:
         raise ConfigError([text("config.payload_type", topic=topic, handler=name, reason=str(error))]) from None
+
+
+def call_of(handler: Any) -> Any:
+    """What runs when a handler is called: the function itself, or the `__call__` of an object."""
+    return handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
 
 
 def _look_up(annotation: str, call: Any) -> Any:

@@ -171,6 +171,10 @@ class Schedules(NamedTuple):
     next_at: datetime | None
     schedules: list[ScheduleRecord]
 
+    def named(self, name: str) -> ScheduleRecord | None:
+        """The one of that name; None when there is none."""
+        return next((each for each in self.schedules if each.name == name), None)
+
 
 class OwnTx(Tx, Protocol):
     """A transaction that the store opened. Its errors are the engine's, not the driver's."""

@@ -75,12 +75,8 @@ def life(record: JobRecord, operations: list[Deed]) -> list[Happening]:
         case State.CANCELED:
             if not any(each.action == "cancel" and each.done for each in operations):
                 found.append(Happening("canceled", record.updated_at, "canceled", {}))
-        case State.PROCESSING:
-            pass
         case State.PENDING if record.expired_leases:
             found.append(Happening("requeued", record.updated_at, "pending", {"count": record.expired_leases}))
-        case _:
-            pass
     # In a second in which a job failed for the last time it died, too: the order in which they were written stays.
     found.sort(key=lambda each: each.at.timestamp() if each.at is not None else 0.0)
     if record.state is State.PROCESSING:

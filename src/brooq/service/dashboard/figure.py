@@ -56,7 +56,7 @@ def number(value: float, *, exact: bool = True) -> str:
 
 def short(value: float) -> str:
     """1.2k, 3.4M: for axes and tiles."""
-    for limit, divisor, unit in ((1e9, 1e6, "M"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
-        if value >= limit or (unit == "M" and value >= 1e6):
+    for limit, divisor, unit in ((1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if value >= limit:
             return f"{value / divisor:.1f}".rstrip("0").rstrip(".") + unit
     return number(value)
