@@ -39,8 +39,8 @@ from brooq import Job, State
 from brooq.engine.store import Taken
 from brooq.postgres import PostgresStore, open_pool
 from brooq.postgres.link import Link
+from brooq.postgres.renewer import PostgresRenewer
 from brooq.postgres.statement import statements
-from brooq.postgres.store import PostgresRenewer
 
 topics = st.sampled_from(TOPICS)
 keys = st.sampled_from(["", "", "k", "l"])

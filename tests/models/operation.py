@@ -20,9 +20,9 @@ from brooq.postgres import PostgresStore, wrap_tx
 from brooq.postgres.drivers.psycopg import PsycopgSession
 from brooq.postgres.link import Link
 from brooq.postgres.pool import make_pool
+from brooq.postgres.renewer import PostgresRenewer
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import Statements
-from brooq.postgres.store import PostgresRenewer
 
 JOB = UUID(int=1)
 OWNER, KEY, CHILD = "w", "k", "child"

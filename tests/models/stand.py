@@ -16,8 +16,8 @@ from brooq import State
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import Hold as Lease
 from brooq.postgres import PostgresStore
+from brooq.postgres.renewer import PostgresRenewer
 from brooq.postgres.statement import Statements
-from brooq.postgres.store import PostgresRenewer
 
 T = TypeVar("T")
 PATIENCE = 30.0

@@ -21,7 +21,6 @@ from brooq.engine.store import (
     Hold,
     LimitedClaim,
     Presence,
-    Renewal,
     Renewer,
     Requeued,
     Sample,
@@ -38,6 +37,7 @@ from brooq.postgres.link import Link
 from brooq.postgres.marks import NO_MARKS, Marks
 from brooq.postgres.migrate import LATEST
 from brooq.postgres.record import to_cancellation, to_record, to_taken
+from brooq.postgres.renewer import PostgresRenewer
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import Statements, quoted, statements
 from brooq.postgres.trouble import PoolExhausted, reads_only, translate
@@ -429,33 +429,6 @@ class PostgresStore:
         finally:
             if lane in self._lanes:
                 self._free_lanes.append(lane)
-
-
-class PostgresRenewer:
-    """Renews leases over its own connection."""
-
-    def __init__(self, link: Link, queries: Statements) -> None:
-        """`link` belongs to the running loop."""
-        self._link = link
-        self._statements = queries
-
-    async def renew(self, worker: str, holds: Sequence[Hold], lease: timedelta) -> Renewal:
-        """One statement for all leases."""
-        parameters = [worker, [hold.id for hold in holds], [hold.token for hold in holds], lease]
-
-        async def work(session: Session) -> Rows:
-            return await session.fetch(self._statements.renew, parameters)
-
-        # A third of the lease: on a dead link the next renewal has to find a new one while there is lease left.
-        rows = await self._link.run(work, within=max(lease.total_seconds() / 3, 1.0))
-        return Renewal(
-            [Hold(row[0], row[1]) for row in rows if row[2]],
-            [Hold(row[0], row[1]) for row in rows if row[3]],
-        )
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._link.close()
 
 
 async def _of_own_tx(tx: Tx, error: Exception) -> BrooqError:
