@@ -58,7 +58,9 @@ class SessionStore(PostgresStore):
         self.session = PsycopgSession(connection)
         self.renewing = PostgresRenewer(SessionLink(self), texts)
 
-    async def _on_lane(self, work: Callable[[Session], Awaitable[Any]], within: float) -> Any:
+    async def _on_lane(
+        self, work: Callable[[Session], Awaitable[Any]], within: float, *, together: bool = False
+    ) -> Any:
         return await work(self.session)
 
     async def _on_upkeep(self, statement: str, *parameters: Any) -> Rows:
@@ -76,7 +78,14 @@ class SessionLink(Link):
         super().__init__(store.driver, HOUR)
         self._held = store.session
 
-    async def run(self, work: Callable[[Session], Awaitable[Any]], *, writing: bool = False, within: float = 0) -> Any:
+    async def run(
+        self,
+        work: Callable[[Session], Awaitable[Any]],
+        *,
+        writing: bool = False,
+        within: float = 0,
+        together: bool = False,
+    ) -> Any:
         """In the session."""
         return await work(self._held)
 

@@ -23,6 +23,7 @@ from brooq import (
     Job,
     JobError,
     KindOptions,
+    Limits,
     PayloadError,
     Queue,
     SchemaError,
@@ -36,6 +37,8 @@ from brooq.engine.config import Config
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import Hold
 from brooq.postgres import PostgresStore, migrate, wrap_tx
+from brooq.postgres.operator import Operator
+from brooq.postgres.reader import Reader
 from brooq.vocabulary.claim import Claim
 
 LEASE = timedelta(seconds=30)
@@ -295,6 +298,26 @@ async def test_a_stricter_setting_is_never_lowered(dsn: str, witness: Observer) 
         await store.enqueue(None, [Job("t")])
         await store.exchange("w", [], ["t"], 5, LEASE)
     assert witness.run("select distinct durable from witness") == [("remote_apply",)]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_what_takes_two_statements_is_one_transaction_whatever_the_default(
+    driver: str, dsn: str, witness: Observer
+) -> None:
+    """A claim within limits, a retry and the groups of the dead begin once, at READ COMMITTED, and end once."""
+    witness.set("default_transaction_isolation", "serializable")
+    async with Opened(dsn, driver=driver) as store:
+        await store.limit("t", Limits(max_running=1), "ann")
+        (job, _) = await store.enqueue(None, [Job("t"), Job("t")])
+        (taken,) = (await store.claim_limited("w", "t", 5, LEASE)).taken
+        assert (await store.claim_limited("w", "t", 5, LEASE)).taken == []
+        await store.exchange("w", [Outcome(job.id, taken.token, State.DEAD, "lost")], [], 0, LEASE)
+        operator, reader = Operator(store, "ann"), Reader(store)
+        assert (await operator.retry(job.id)).id is not None
+        assert [(group.kind, group.jobs) for group in await reader.dead()] == [("lost", 1)]
+        await operator.close()
+        await reader.close()
+    assert witness.run("select distinct isolation from witness") == [("read committed",)]
 
 
 async def test_a_database_that_is_serializable_by_default_does_not_disturb_the_queue(

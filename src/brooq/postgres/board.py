@@ -169,13 +169,10 @@ class Board:
         moment, id = _point(after)
 
         async def work(session: Session) -> Rows:
-            await session.execute("begin isolation level read committed")
             await session.fetch(self._statements.in_order, prepare=False)
-            rows = await session.fetch(self._statements.board_done, [moment, id, limit], prepare=False)
-            await session.commit()
-            return rows
+            return await session.fetch(self._statements.board_done, [moment, id, limit], prepare=False)
 
-        rows = await self._pages.run(work)
+        rows = await self._pages.run(work, together=True)
         lines = [_line(row) for row in rows]
         return Page(lines, _mark(lines[-1].updated_at, lines[-1].id) if len(lines) == limit else None)
 

@@ -33,27 +33,18 @@ class LimitedClaims:
         self._keys: dict[str, str] = {}
         self._marks: dict[str, Mark] = {}
 
-    async def claim(
+    async def ask(
         self, session: Session, statements: Statements, worker: str, topic: str, limit: int, lease: timedelta
-    ) -> LimitedClaim:
-        """Claim. Raises the driver's errors."""
-        own = not session.in_transaction  # where READ COMMITTED is not the default, it has begun already
-        if own:
-            await session.execute("begin isolation level read committed")
-        rows: Rows = ()
-        if await session.fetch(statements.lock_topic, [topic]):
-            rows = await session.fetch(statements.claim_limited, self._parameters(worker, topic, limit, lease))
-        if own:
-            await session.commit()
+    ) -> Rows:
+        """Claim, in a transaction that somebody else opens and ends. Raises the driver's errors."""
+        if not await session.fetch(statements.lock_topic, [topic]):
+            return ()
+        return await session.fetch(statements.claim_limited, self._parameters(worker, topic, limit, lease))
+
+    def claimed(self, rows: Rows, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
+        """What `ask` has claimed, once that is committed."""
         if not rows:
             return LimitedClaim([], False, None)  # the limits are gone: the next exchange claims as usual
-        return self._claimed(rows, topic, limit, lease)
-
-    def _parameters(self, worker: str, topic: str, limit: int, lease: timedelta) -> list[object]:
-        key, mark = self._keys.get(topic, ""), self._marks.get(topic, BEGINNING)
-        return [worker, topic, limit, lease, WALK + limit, KEYS, LINE, key, *mark]
-
-    def _claimed(self, rows: Rows, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
         *taken, last = rows
         now, wait, key, priority, at, id = last[7:13]
         if key is None:
@@ -66,3 +57,7 @@ class LimitedClaims:
             self._marks[topic] = (priority, utc(at), id)
         found = to_taken([(*row[:8], *row[-2:]) for row in taken], now, lease)
         return LimitedClaim(found, key is not None or len(found) >= limit, wait)
+
+    def _parameters(self, worker: str, topic: str, limit: int, lease: timedelta) -> list[object]:
+        key, mark = self._keys.get(topic, ""), self._marks.get(topic, BEGINNING)
+        return [worker, topic, limit, lease, WALK + limit, KEYS, LINE, key, *mark]

@@ -28,9 +28,15 @@ class Link:
         self._aloud = False
 
     async def run(
-        self, work: Callable[[Session], Awaitable[T]], *, writing: bool = False, within: float = math.inf
+        self,
+        work: Callable[[Session], Awaitable[T]],
+        *,
+        writing: bool = False,
+        within: float = math.inf,
+        together: bool = False,
     ) -> T:
-        """Do the work on the connection; `within` shortens the patience, in seconds.
+        """Do the work on the connection; `within` shortens the patience, in seconds. `together`: all of it is one
+        transaction; else each of its statements is one.
 
         Raises the engine's StoreError or SchemaError, never the driver's error.
         """
@@ -40,7 +46,7 @@ class Link:
             # Not asyncio.timeout: on a dead link psycopg spends its cancellation asking the server over that link.
             alarm = loop.call_later(min(self._patience, within), session.sever)
             try:
-                return await self._do(work, session)
+                return await self._do(work, session, together)
             except self._driver.errors as error:
                 await self._roll_back(session)
                 if reads_only(error):
@@ -60,11 +66,11 @@ class Link:
         async with self._lock:
             await self._drop()
 
-    async def _do(self, work: Callable[[Session], Awaitable[T]], session: Session) -> T:
+    async def _do(self, work: Callable[[Session], Awaitable[T]], session: Session, together: bool) -> T:
         """A single statement is a transaction of its own, and cannot say its isolation level: where the default is
         another than READ COMMITTED, an explicit transaction says it aloud. Never a session SET: behind
         a pooler it would be somebody else's."""
-        if not self._aloud:
+        if not self._aloud and not together:
             return await work(session)
         await session.execute("begin isolation level read committed")
         result = await work(session)

@@ -52,13 +52,10 @@ class Operator:
         parameters = [id, uuid7(), self._actor, reason, self._wakeups]
 
         async def work(session: Session) -> Rows:
-            await session.execute("begin isolation level read committed")
             await session.fetch(self._statements.operator_hold, [id])
-            rows = await session.fetch(self._statements.operator_retry, parameters)
-            await session.commit()
-            return rows
+            return await session.fetch(self._statements.operator_retry, parameters)
 
-        return to_retried(await self._link.run(work, writing=True))
+        return to_retried(await self._link.run(work, writing=True, together=True))
 
     async def pause(self, topic: str, reason: str | None = None) -> bool:
         """Let nobody claim from a topic; False: it is paused already. As `Queue.pause`."""

@@ -149,13 +149,10 @@ class Reader:
 
     async def _in_order(self, statement: str, parameters: Sequence[Any]) -> Rows:
         async def work(session: Session) -> Rows:
-            await session.execute("begin isolation level read committed")
             await session.fetch(self._statements.in_order, prepare=False)
-            rows = await session.fetch(statement, parameters, prepare=False)
-            await session.commit()
-            return rows
+            return await session.fetch(statement, parameters, prepare=False)
 
-        return await self._link.run(work)
+        return await self._link.run(work, together=True)
 
     async def _fetch(self, statement: str, parameters: Sequence[Any]) -> Rows:
         # Planned with its values: absent filters fold away.

@@ -248,10 +248,11 @@ class PostgresStore:
     async def claim_limited(self, worker: str, topic: str, limit: int, lease: timedelta) -> LimitedClaim:
         """In a transaction of two statements, on a connection of the engine's own."""
 
-        async def work(session: Session) -> LimitedClaim:
-            return await self._limited.claim(session, self._statements, worker, topic, limit, lease)
+        async def work(session: Session) -> Rows:
+            return await self._limited.ask(session, self._statements, worker, topic, limit, lease)
 
-        return await self._on_lane(work, within=max(lease.total_seconds(), 5.0))
+        rows = await self._on_lane(work, within=max(lease.total_seconds(), 5.0), together=True)
+        return self._limited.claimed(rows, topic, limit, lease)
 
     async def settle(self, tx: Tx, worker: str, outcome: Outcome) -> bool:
         """One outcome inside a transaction."""
@@ -417,7 +418,7 @@ class PostgresStore:
         """One statement for the engine itself; what it may have changed unheard, its next tick finds."""
         return await self._upkeep.run(lambda session: session.fetch(statement, parameters))
 
-    async def _on_lane(self, work: Callable[[Session], Awaitable[T]], within: float) -> T:
+    async def _on_lane(self, work: Callable[[Session], Awaitable[T]], within: float, *, together: bool = False) -> T:
         """On whichever of the engine's lanes is free; as many are made as are used at one time."""
         if self._free_lanes:
             lane = self._free_lanes.pop()
@@ -425,7 +426,7 @@ class PostgresStore:
             lane = Link(self.driver, self._patience)
             self._lanes.append(lane)
         try:
-            return await lane.run(work, writing=True, within=within)
+            return await lane.run(work, writing=True, within=within, together=together)
         finally:
             if lane in self._lanes:
                 self._free_lanes.append(lane)
