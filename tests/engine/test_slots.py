@@ -16,7 +16,7 @@ from brooq.engine.attempt import Attempt
 from brooq.engine.kind import Kind
 from brooq.engine.slots import Slots
 from brooq.engine.store import Taken
-from brooq.vocabulary.claim import Claim
+from brooq.vocabulary.claim import Claim, Lease
 from brooq.vocabulary.signal import ShuttingDown
 
 COLOUR: ContextVar[str] = ContextVar("COLOUR", default="none")
@@ -32,21 +32,27 @@ class Ground:
         self.most = 0
         self.slots = Slots(size, VirtualRuntime(), started=self._started, waits=self._waits, ended=self._ended)
 
-    def _started(self, attempt: Attempt) -> None:
+    def _started(self, attempts: list[Attempt]) -> None:
         self.most = max(self.most, len(self.slots.running))
-        self.tasks[attempt.token] = attempt.task
 
     def _waits(self, attempt: Attempt) -> None:
         self.armed.append(attempt.token)
 
-    def _ended(self, attempt: Attempt) -> None:
-        self.ended.append(attempt.token)
-        self.slots.leave(attempt)
+    def _ended(self, attempts: list[Attempt]) -> None:
+        self.ended += [attempt.token for attempt in attempts]
+        self.slots.leave(attempts)
 
     def attempts(self, count: int, handler: Callable[[Claim], Awaitable[Any]]) -> list[Attempt]:
-        kind = Kind("t", handler, OPTIONS)
+        async def noted(claim: Claim) -> None:
+            self.tasks[claim.token] = asyncio.current_task()
+            await handler(claim)
+
+        kind = Kind("t", noted, OPTIONS)
         until = datetime(2030, 1, 1, tzinfo=UTC)
-        return [Attempt(Taken(UUID(int=n), "t", "null", 1, n, until, None, 0.0), kind, "w", 0.0) for n in range(count)]
+        return [
+            Attempt(Taken(UUID(int=n), "t", "null", 1, n, until, None, 0.0), kind, Lease("w", until), 0.0)
+            for n in range(count)
+        ]
 
     async def over(self, count: int) -> None:
         await until(lambda: len(self.ended) >= count)
@@ -108,13 +114,13 @@ async def test_a_slot_that_is_freed_from_outside_takes_the_next_attempt() -> Non
     """A closing transaction ends in another task than the handler's."""
     ground = Ground(1)
     closing: list[Attempt] = []
-    ground.slots._ended = closing.append
+    ground.slots._ended = closing.extend
     ground.slots.add(ground.attempts(2, quick))
     await until(lambda: closing)
     await asyncio.sleep(1)
     assert [attempt.token for attempt in closing] == [0]
     closing[0].task = asyncio.current_task()
-    ground.slots.leave(closing[0])
+    ground.slots.leave(closing[:1])
     await asyncio.sleep(1)
     assert [attempt.token for attempt in closing] == [0, 1]
 

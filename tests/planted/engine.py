@@ -15,8 +15,9 @@ from tests.simulation import mutant
 from brooq import Claim, Config, Job, KindOptions, MustPreserveAttempt, Queue
 from brooq.engine import outcome as outcomes
 from brooq.engine import worker as workers
-from brooq.engine.attempt import Attempt
+from brooq.engine.bind import Grounds
 from brooq.engine.closing import Closing
+from brooq.engine.kind import Kind
 from brooq.postgres import as_psycopg
 from brooq.vocabulary.event import Event, JobClaimed
 from brooq.vocabulary.tx import Tx
@@ -235,13 +236,18 @@ def preserve_keeps_the_attempt(_: Stage) -> Any:
 
 def handler_run_twice(_: Stage) -> Any:
     """A claim is given to two handlers."""
-    original = Attempt.run
+    original = Grounds.bind
 
-    async def run(self: Attempt) -> None:
-        await self.kind.handler(self.claim)
-        await original(self)
+    def bind(self: Grounds, kind: Kind) -> Kind:
+        bound = original(self, kind)
 
-    return mutant.planted(Attempt, "run", run)
+        async def twice(claim: Claim[Any]) -> None:
+            await bound.call(claim)
+            await bound.call(claim)
+
+        return replace(bound, call=twice)
+
+    return mutant.planted(Grounds, "bind", bind)
 
 
 BUGS = (

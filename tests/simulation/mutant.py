@@ -182,10 +182,11 @@ def stale_outcomes_are_sent() -> Any:
     def both() -> Iterator[None]:
         original = Worker._ended
 
-        def ended(self: Worker, attempt: Attempt) -> None:
-            attempt.detached = False
-            attempt.claim.interruption = None
-            original(self, attempt)
+        def ended(self: Worker, attempts: list[Attempt]) -> None:
+            for attempt in attempts:
+                attempt.detached = False
+                attempt.claim.interruption = None
+            original(self, attempts)
 
         with planted(Worker, "_ended", ended), guard_by_state_alone():
             yield
@@ -204,12 +205,7 @@ def outcome_forgotten() -> Any:
 
 def timers_of_a_closing_job() -> Any:
     """The deadline of the handler goes on when it has ended."""
-
-    def arm(self: Worker, attempt: Attempt) -> None:
-        if not attempt.detached:
-            attempt.arm(self._exceeded, self._interrupt)
-
-    return planted(Worker, "_arm", arm)
+    return planted(Attempt, "disarm", lambda self: None)
 
 
 def events_told_twice() -> Any:

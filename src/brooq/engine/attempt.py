@@ -43,7 +43,7 @@ class Attempt:
         "waited",
     )
 
-    def __init__(self, taken: Taken, kind: Kind, worker: str, claimed_at: float, hands: Hands | None = None) -> None:
+    def __init__(self, taken: Taken, kind: Kind, lease: Lease, claimed_at: float, hands: Hands | None = None) -> None:
         """`claimed_at` is a reading of the engine's clock from before the claim was sent."""
         self.id = taken.id
         self.token = taken.token
@@ -57,7 +57,7 @@ class Attempt:
             attempt=taken.attempt,
             max_attempts=self.max_attempts,
             token=taken.token,
-            lease=Lease(worker, taken.until),
+            lease=lease,
             hands=hands,
             metadata=taken.metadata,
         )
@@ -84,13 +84,6 @@ class Attempt:
     def hold(self) -> Hold:
         """What fences every write about it."""
         return Hold(self.id, self.token)
-
-    async def run(self) -> None:
-        """Run the handler to its end, whatever that is."""
-        try:
-            await self.kind.call(self.claim)
-        except BaseException as error:  # noqa: BLE001  SystemExit in a task would end the event loop (C10, D7)
-            self.error = error
 
     def arm(self, exceeded: Callable[[Attempt], None], interrupt: Callable[[Attempt, Interruption], None]) -> None:
         """Set the timers of an attempt that is still running after its first step."""

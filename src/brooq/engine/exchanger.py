@@ -88,13 +88,13 @@ class Exchanger:
         self._hungry = True
         self._claims.set()
 
-    def freed(self, topic: str) -> None:
-        """A slot has become free: a job of this topic has ended. Within limits, that makes room for the next one."""
-        if topic in self._limited:
+    def freed(self, attempts: Iterable[Attempt]) -> None:
+        """The slots of these have become free. Within the limits of their topics, that makes room for the next ones."""
+        if not self._hungry and any(attempt.topic in self._limited for attempt in attempts):
             self._hungry = True
         self._claims.set()
 
-    def send(self, *attempts: Attempt) -> None:
+    def send(self, attempts: Iterable[Attempt]) -> None:
         """Write the outcomes of these with the next exchange."""
         self._ended.extend(attempts)
         self._outcomes.set()

@@ -27,6 +27,7 @@ from brooq.engine.redactor import Redactor
 from brooq.engine.runtime import Runtime
 from brooq.engine.slots import Slots
 from brooq.engine.store import Running, Store, Taken
+from brooq.vocabulary.claim import Lease
 from brooq.vocabulary.event import JobClaimed
 from brooq.vocabulary.job import State
 from brooq.vocabulary.message import text
@@ -143,7 +144,8 @@ class Worker:
         return self._config.workers + self._config.prefetch - len(self._slots.running) - len(self._slots.waiting)
 
     def _begin(self, taken: list[Taken], sent: float) -> None:
-        attempts = [Attempt(each, self._kinds[each.topic], self.name, sent, self._hands) for each in taken]
+        lease = Lease(self.name, taken[0].until)  # one claim, one lease
+        attempts = [Attempt(each, self._kinds[each.topic], lease, sent, self._hands) for each in taken]
         if self._stopping or self._runtime.clock() >= sent + self._config.lease_seconds:
             # Claimed, never started: straight back (U3). So is what came so late that the lease is over by now (L3).
             self._release(attempts)
@@ -176,7 +178,7 @@ class Worker:
                 left.append(attempt)
                 continue
             attempt.outcome = quarantined(attempt.id, attempt.token, each.expired_leases)
-            self._exchanger.send(attempt)
+            self._exchanger.send([attempt])
             job, topic = str(attempt.id), attempt.topic
             message = text("engine.put_away", job=job, topic=topic, leases=each.expired_leases)
             log.error(message, extra={"job": job, "topic": topic})
@@ -186,37 +188,45 @@ class Worker:
         """Hand back what was claimed and never started."""
         for attempt in attempts:
             attempt.outcome = released(attempt.id, attempt.token)
-        self._exchanger.send(*attempts)
+        self._exchanger.send(attempts)
 
-    def _started(self, attempt: Attempt) -> None:
-        self._metrics.pickup_seconds[attempt.topic].add(attempt.waited + attempt.started_at - attempt.claimed_at)
-        if attempt.ahead:
-            attempt.claimed_at = attempt.started_at
+    def _started(self, attempts: list[Attempt]) -> None:
+        histograms = self._metrics.pickup_seconds
+        for attempt in attempts:
+            histograms[attempt.topic].add(attempt.waited + attempt.started_at - attempt.claimed_at)
+            if attempt.ahead:
+                attempt.claimed_at = attempt.started_at
 
     def _arm(self, attempt: Attempt) -> None:
         """A handler that never waits needs no timers: this one does."""
-        if not attempt.detached and not attempt.closing:
+        if not attempt.detached:
             attempt.arm(self._exceeded, self._interrupt)
 
     # --- endings ---
 
-    def _ended(self, attempt: Attempt) -> None:
-        """The handler has exited."""
-        attempt.disarm()
-        self._metrics.attempt_seconds[attempt.topic].add(attempt.ended_at - attempt.started_at)
-        if attempt.detached:
-            self._leave(attempt)
-            return
-        self._complaints.add(attempt)
-        claim = attempt.claim
-        outcome = attempt.outcome = self._decide(attempt)
-        if outcome.state is State.DONE and (claim._callbacks or claim._chained):  # noqa: SLF001  the engine made it
-            closing = Closing(self._store, self.name, attempt, outcome, self._runtime)
-            attempt.closing = True
-            attempt.task = asyncio.get_running_loop().create_task(self._close(attempt, closing))
-        else:
-            self._exchanger.send(attempt)
-            self._leave(attempt)
+    def _ended(self, attempts: list[Attempt]) -> None:
+        """The handlers have exited."""
+        histograms = self._metrics.attempt_seconds
+        decided, left = [], []
+        for attempt in attempts:
+            histograms[attempt.topic].add(attempt.ended_at - attempt.started_at)
+            if attempt.detached:
+                left.append(attempt)
+                continue
+            if attempt.error is not None:
+                self._complaints.add(attempt)
+            claim = attempt.claim
+            outcome = attempt.outcome = self._decide(attempt)
+            if outcome.state is State.DONE and (claim._callbacks or claim._chained):  # noqa: SLF001  the engine made it
+                closing = Closing(self._store, self.name, attempt, outcome, self._runtime)
+                attempt.closing = True
+                attempt.task = asyncio.get_running_loop().create_task(self._close(attempt, closing))
+            else:
+                decided.append(attempt)
+        if decided:
+            self._exchanger.send(decided)
+            left += decided
+        self._leave(left)
 
     def _decide(self, attempt: Attempt) -> Outcome:
         claim = attempt.claim
@@ -241,12 +251,12 @@ class Worker:
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
         attempt.outcome = outcome
-        self._exchanger.send(attempt)
+        self._exchanger.send([attempt])
 
-    def _leave(self, attempt: Attempt) -> None:
-        """The slot is free again."""
-        self._slots.leave(attempt)
-        self._exchanger.freed(attempt.topic)
+    def _leave(self, attempts: list[Attempt]) -> None:
+        """Their slots are free again."""
+        self._slots.leave(attempts)
+        self._exchanger.freed(attempts)
         if not self._slots.running and not self._slots.waiting:
             self._quiet.set()
 
@@ -262,7 +272,7 @@ class Worker:
         else:
             self._recorder.landed([attempt], recorded=settled)
         finally:
-            self._leave(attempt)
+            self._leave([attempt])
 
     # --- interruptions ---
 

@@ -53,7 +53,7 @@ def decode(source: str | bytes) -> Any:
     Raises PayloadError when Python cannot read it (an integer of over 4,300 digits, inserted by hand).
     """
     try:
-        return json.loads(source, parse_float=_number)
+        return _READER.decode(source) if isinstance(source, str) else json.loads(source, parse_float=_number)
     except (ValueError, RecursionError) as error:
         raise PayloadError(text("payload.unreadable", reason=str(error))) from None
 
@@ -67,6 +67,10 @@ def _number(literal: str) -> float | Decimal:
         return value
     exact = Decimal(literal)
     return value if math.isfinite(value) and Decimal(repr(value)) == exact else exact
+
+
+# json.loads makes one anew for every text that it reads in another way than its own.
+_READER = json.JSONDecoder(parse_float=_number)
 
 
 def _parse(source: bytes, max_bytes: int) -> Any:
