@@ -12,6 +12,8 @@ from typing import TypeVar
 
 from brooq.postgres.session import Driver, Session
 from brooq.postgres.trouble import reads_only, translate
+from brooq.vocabulary.error import StoreUnavailable
+from brooq.vocabulary.message import text
 
 T = TypeVar("T")
 
@@ -26,6 +28,7 @@ class Link:
         self._lock = asyncio.Lock()
         self._session: Session | None = None
         self._aloud = False
+        self._closed = False
 
     async def run(
         self,
@@ -38,13 +41,14 @@ class Link:
         """Do the work on the connection; `within` shortens the patience, in seconds. `together`: all of it is one
         transaction; else each of its statements is one.
 
-        Raises the engine's StoreError or SchemaError, never the driver's error.
+        Raises the engine's StoreError or SchemaError, never the driver's error; StoreUnavailable once it is closed.
         """
         async with self._lock:
-            session = await self._ready()
-            loop = asyncio.get_running_loop()
-            # Not asyncio.timeout: on a dead link psycopg spends its cancellation asking the server over that link.
-            alarm = loop.call_later(min(self._patience, within), session.sever)
+            if self._closed:
+                raise StoreUnavailable(text("postgres.closed"))
+            patience = min(self._patience, within)
+            session = await self._ready(patience)
+            alarm = self._alarm(session, patience)
             try:
                 return await self._do(work, session, together)
             except self._driver.errors as error:
@@ -54,7 +58,9 @@ class Link:
                 raise translate(error, writing=writing) from None
             except BaseException:
                 # Canceled in the middle: what the server does now is unknown, so the connection cannot be used again.
+                # The driver does not notice that it is severed before it uses it again: whoever came next would.
                 session.sever()
+                await self._drop()
                 raise
             finally:
                 alarm.cancel()
@@ -62,7 +68,9 @@ class Link:
                     await self._drop()
 
     async def close(self) -> None:
-        """Close the connection; `run` would make a new one."""
+        """Close the connection, for good. What is under way is waited for; whoever stands behind it is refused: nobody would
+        close what was opened for them."""
+        self._closed = True
         async with self._lock:
             await self._drop()
 
@@ -85,16 +93,30 @@ class Link:
         except self._driver.errors:
             pass  # lost: the server rolls back by itself
 
-    async def _ready(self) -> Session:
-        if self._session is None or self._session.closed:
+    async def _ready(self, patience: float) -> Session:
+        if self._session is not None and not self._session.closed:
+            return self._session
+        await self._drop()
+        try:
+            session = self._session = await self._driver.connect()
+            alarm = self._alarm(session, patience)
             try:
-                self._session = await self._driver.connect()
-                rows = await self._session.fetch("select current_setting('default_transaction_isolation')")
-            except self._driver.errors as error:
-                await self._drop()
-                raise translate(error) from None
-            self._aloud = rows[0][0] != "read committed"
-        return self._session
+                rows = await session.fetch("select current_setting('default_transaction_isolation')")
+            finally:
+                alarm.cancel()
+        except self._driver.errors as error:
+            await self._drop()
+            raise translate(error) from None
+        except BaseException:
+            # Canceled before it is known how its transactions begin: whoever comes next has to ask.
+            await self._drop()
+            raise
+        self._aloud = rows[0][0] != "read committed"
+        return session
+
+    def _alarm(self, session: Session, patience: float) -> asyncio.TimerHandle:
+        """Not asyncio.timeout: on a dead link psycopg spends its cancellation asking the server over that link."""
+        return asyncio.get_running_loop().call_later(patience, session.sever)
 
     async def _drop(self) -> None:
         session, self._session = self._session, None

@@ -125,11 +125,13 @@ class PostgresStore:
             raise SchemaError(text(key, schema=quoted(self.schema), found=found, needed=LATEST))
 
     async def close(self) -> None:
-        """Close the engine's own connections; the consumer's pool stays as it is."""
-        for link in (*self._lanes, self._upkeep):
+        """Close the engine's own connections; the consumer's pool stays as it is. Whoever asks for something after that
+        has new ones, and closes again."""
+        links = [self._upkeep, *self._lanes]
+        self._upkeep = Link(self.driver, self._patience)
+        self._lanes, self._free_lanes = [], []
+        for link in links:
             await link.close()
-        self._lanes = []
-        self._free_lanes = []
 
     async def begin(self) -> OwnTx:
         """A transaction on a connection of the pool, READ COMMITTED whatever the database's default."""

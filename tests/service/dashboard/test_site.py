@@ -9,6 +9,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from tests.postgres.observer import Observer
 from tests.service.dashboard.stand import READING, WRITING, stand
 from tests.service.server import eventually
 
@@ -502,6 +503,24 @@ async def test_streams_are_counted_and_end_with_the_dashboard(queue: Queue, monk
             for each in lines:
                 async for _ in each:
                     pass
+
+
+async def test_a_page_that_is_being_made_when_the_dashboard_closes_leaves_no_connection(
+    queue: Queue, observer: Observer, dsn: str
+) -> None:
+    """Each of its statements comes after the close, where one would find the connection gone, and make another."""
+    async with stand(queue) as shown, shown.client() as client:
+        with psycopg.connect(dsn) as blocker:
+            blocker.execute("lock table brooq_topic")
+            page = asyncio.ensure_future(client.get("/"))
+            waits = "select count(*) from pg_locks where not granted"
+            await observer.until(lambda: observer.value(waits))
+            closing = asyncio.ensure_future(shown.dashboard.close())
+            await asyncio.sleep(0)
+        await closing
+        assert (await page).status_code == 503
+    await queue.close()
+    await observer.until(lambda: observer.sessions() == 0)
 
 
 async def test_log_out_ends_it(queue: Queue) -> None:
