@@ -195,6 +195,32 @@ async def test_a_stop_that_is_given_up_leaves_no_task_either() -> None:
     assert row(store).state is State.PENDING
 
 
+@virtual
+async def test_a_stop_that_is_given_up_at_its_last_word_is_whole() -> None:
+    """Whoever asks again does not wait for what has ended already."""
+
+    class Mute(MemoryStore):
+        saying = False
+
+        async def withdraw(self, worker: str) -> None:
+            self.saying = True
+            await asyncio.sleep(60)
+
+    store = Mute(memory().clock)
+    made = queue(store, nothing)
+    await made.start()
+    stopping = asyncio.ensure_future(made.stop())
+    await until(lambda: store.saying)
+    stopping.cancel()
+    await asyncio.wait([stopping])
+    assert stopping.cancelled()
+    async with asyncio.timeout(1):
+        await made.stop()
+    assert not made.health().running
+    await made.start()
+    await made.close()
+
+
 @pytest.mark.fault(25)
 @virtual
 async def test_a_topic_without_a_kind_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:

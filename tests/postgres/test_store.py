@@ -36,7 +36,7 @@ from brooq import (
 from brooq.engine.config import Config
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import Hold
-from brooq.postgres import PostgresStore, migrate, wrap_tx
+from brooq.postgres import PostgresStore, migrate, open_pool, wrap_tx
 from brooq.postgres.operator import Operator
 from brooq.postgres.reader import Reader
 from brooq.vocabulary.claim import Claim
@@ -243,6 +243,16 @@ async def test_a_wrong_schema_is_an_error_at_start(dsn: str) -> None:
     async with Opened(dsn, "elsewhere") as store:
         with pytest.raises(SchemaError, match="elsewhere"):
             await store.open()
+
+
+async def test_a_start_that_is_refused_leaves_no_connection(dsn: str, observer: Observer) -> None:
+    """Nobody closes what they could not start."""
+    async with open_pool(dsn, min_size=0) as pool:
+        queue = Queue(PostgresStore(pool, "elsewhere"))
+        for _ in range(2):
+            with pytest.raises(SchemaError, match="elsewhere"):
+                await queue.start()
+        await observer.until(lambda: observer.sessions() == 0)
 
 
 # --- what the database's own settings must not change ---

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -380,12 +381,17 @@ class Queue:
         """
         if self._worker is not None:
             raise ConfigError([text("config.already_started")])
-        await self.store.open()
-        if self._worker is not None:  # started by somebody else while the schema was checked
+        try:
+            await self.store.open()
+            await self._declare()
+        except BaseException:
+            if self._worker is None:
+                await self.store.close()  # whoever could not start it does not think of closing it
+            raise
+        if self._worker is not None:  # started by somebody else meanwhile
             raise ConfigError([text("config.already_started")])
         if not self._kinds:
             log.warning(text("config.no_kinds"))
-        await self._declare()
         name = f"{self._name}:{os.getpid()}:{os.urandom(4).hex()}"
         config = self.config
         worker = Worker(
@@ -442,30 +448,29 @@ class Queue:
             await stopped.wait()
             return
         seconds = to_timedelta(self.config.shutdown_grace if grace is None else grace).total_seconds()
-        try:
+        ends = [loop.stop for loop in self._loops]
+        ends += [part.stop for part in (self._waker, self._scheduler) if part is not None]
+        ends += [self._registry.leave] if self._registry is not None else []
+        async with AsyncExitStack() as ending:  # all of it, and in this order, also when whoever waits gives up
+            ending.callback(self._ended, worker, stopped)
+            for end in reversed(ends):
+                ending.push_async_callback(end)
             await worker.stop(seconds)
-        finally:
-            for loop in self._loops:
-                await loop.stop()
-            self._loops = []
-            if self._waker is not None:
-                await self._waker.stop()
-                self._waker = None
-            if self._scheduler is not None:
-                await self._scheduler.stop()
-                self._scheduler = None
-            if self._registry is not None:
-                await self._registry.leave()
-                self._registry = None
-            self._abandoned = [f"{attempt.topic} {attempt.id}" for attempt in worker.abandoned]
-            self._worker = None
-            stopped.set()
         log.info(text("engine.stopped", worker=worker.name))
+
+    def _ended(self, worker: Worker, stopped: asyncio.Event) -> None:
+        self._loops = []
+        self._waker = self._scheduler = self._registry = None
+        self._abandoned = [f"{attempt.topic} {attempt.id}" for attempt in worker.abandoned]
+        self._worker = None
+        stopped.set()
 
     async def close(self) -> None:
         """Stop, and let go of the engine's own connections. The consumer's pool stays open (T6)."""
-        await self.stop()
-        await self.store.close()
+        try:
+            await self.stop()
+        finally:
+            await self.store.close()
 
     async def __aenter__(self) -> Self:
         """Start."""

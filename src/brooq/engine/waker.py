@@ -63,10 +63,12 @@ class Waker:
     async def stop(self) -> None:
         """Stop listening."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-        await self._bell.close()
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        finally:
+            await self._bell.close()
 
     async def _run(self) -> None:
         while True:

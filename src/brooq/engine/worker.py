@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import islice
 from uuid import UUID
@@ -355,12 +356,11 @@ class Worker:
                 self._abandon(attempt)
             await self._exchanger.flush(self._config.lease_seconds, lambda: self._hastened)
         finally:
-            # Even when whoever waits for the stop gives up: leases renewed for nobody would keep their jobs for ever.
             self._complaints.close()
-            await self._exchanger.stop()
-            await self.keeper.stop()
-            await self._hands.close()
-            await self._grounds.close()
+            # All of them, even when whoever waits gives up: leases renewed for nobody would keep their jobs for ever.
+            async with AsyncExitStack() as ending:
+                for end in (self._grounds.close, self._hands.close, self.keeper.stop, self._exchanger.stop):
+                    ending.push_async_callback(end)
 
     def _abandon(self, attempt: Attempt) -> None:
         """The handler (or its callback) does not exit: its job must not wait for that."""

@@ -30,16 +30,22 @@ class PostgresBell:
     async def hang_up(self) -> None:
         """Producers ring from now on. Raises StoreUnavailable; StoreRefused behind a pooler: no session to listen in."""
         try:
-            if self._session is None:
-                self._session = await self._driver.connect()
-                await self._session.listen(CHANNEL)
-                ((pid,),) = await self._session.fetch("select pg_backend_pid()")
-                if pid != self._session.pid:
-                    raise StoreRefused(text("postgres.no_sessions"))
-            await self._session.fetch(self._statements.wait, [self._topics])
+            session = self._session or await self._connect()
+            await session.fetch(self._statements.wait, [self._topics])
         except self._driver.errors as error:
             await self.close()
             raise translate(error) from None
+        except BaseException:
+            await self.close()  # canceled, say: it is not known whether it listens
+            raise
+
+    async def _connect(self) -> Session:
+        session = self._session = await self._driver.connect()
+        await session.listen(CHANNEL)
+        ((pid,),) = await session.fetch("select pg_backend_pid()")
+        if pid != session.pid:
+            raise StoreRefused(text("postgres.no_sessions"))
+        return session
 
     async def take_down(self) -> None:
         """Producers ring no more. Raises StoreUnavailable."""
