@@ -19,6 +19,7 @@ from brooq import Claim, Config, Job, Queue, State
 from brooq.engine.metrics import Metrics
 from brooq.postgres import PostgresStore
 from brooq.postgres.pool import make_pool
+from brooq.service.health import Health
 from brooq.testing import MemoryStore
 
 FAST = Config(poll_interval=0.05, lease=3, reaper_period=0.5, census_period=0.1, shutdown_grace=1)
@@ -128,6 +129,29 @@ async def test_readyz_answers_in_time_when_the_database_hangs(queue: Queue) -> N
         assert probe.asked == 1  # a probe every second must not pile up questions to a database that hangs
         hanging.set()
         assert (await surface.client.get("/readyz")).json()["database"] == "ok"
+
+
+async def test_whoever_asks_at_the_end_opens_nothing(queue: Queue) -> None:
+    """The surface still answers when health has been closed."""
+
+    class Counting:
+        """A database, asked how often."""
+
+        asked = 0
+
+        async def open(self) -> None:
+            self.asked += 1
+
+        async def close(self) -> None:
+            pass
+
+    probe = Counting()
+    health = Health()
+    health.watch(queue, probe)
+    assert (await health.report()).database == "ok"
+    await health.close()
+    assert (await health.report()).database == "unknown"
+    assert probe.asked == 1
 
 
 async def test_healthz_asks_nobody_and_does_not_fail_for_want_of_a_database(

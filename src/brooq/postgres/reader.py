@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from brooq.engine.store import Census
+from brooq.postgres.census import read_census
 from brooq.postgres.facts import (
     BOUND,
     LATELY,
@@ -133,6 +135,10 @@ class Reader:
     async def workers(self) -> Sequence[Seen]:
         """The workers that were seen, those that were there last first."""
         return to_workers(await self._fetch(self._statements.workers, []))
+
+    async def census(self) -> Census:
+        """The table's depths, of whatever topics there are, at a bounded cost."""
+        return await self._link.run(lambda session: read_census(session, self._statements.census, []))
 
     async def server(self) -> Server:
         """What answers."""

@@ -188,12 +188,13 @@ class Health:
         return Report(database, schema, loops, "all hung" if health.slots_hung else OK, running=health.running)
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Ask no more, whoever asks here."""
+        probe, self._probe = self._probe, None
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait([self._asking], timeout=1.0)
-        if self._probe is not None:
-            await self._probe.close()
+        if probe is not None:
+            await probe.close()
 
     async def _ask(self) -> tuple[str, str]:
         if self._probe is None:

@@ -180,7 +180,7 @@ async def resume(desk: Desk, ask: Ask) -> Said:
 
 async def stats(desk: Desk, ask: Ask) -> Said:
     """How many jobs there are, at a bounded cost."""
-    census = await desk.store.census([])
+    census = await desk.reader.census()
     depths = [shape.Depth(each.topic, each.state.value, each.jobs, each.exact) for each in census.depths]
     topics = [
         shape.Topic(each.topic, each.paused_at, each.paused_by, each.pause_reason) for each in await desk.store.topics()
