@@ -283,13 +283,13 @@ class Guard:
 
 HELD = "job.state is not distinct from 'processing' and"
 OUTCOME = HELD + " job.locked_by = $1 and job.claim_seq = outcome.token"
-HOLD = "job.state = 'processing' and job.locked_by = $1 and job.claim_seq = held.token\n    order"
+HOLD = HELD + " job.locked_by = $1 and job.claim_seq = held.token\n    order"
 SETTLE = "state = 'processing' and locked_by = $1::text and claim_seq = $3::bigint"
 
 GUARDS = [
     Guard("G4.3", "exchange", OUTCOME, OUTCOME.replace(HELD, ""), finality_broken_by_exchange),
     Guard("G4.3", "settle", SETTLE, SETTLE.replace("state = 'processing' and", ""), finality_broken_by_settle),
-    Guard("G4.3", "renew", HOLD, HOLD.replace("job.state = 'processing' and", ""), terminal_touched_by_a_renewal),
+    Guard("G4.3", "renew", HOLD, HOLD.replace(HELD, ""), terminal_touched_by_a_renewal),
     Guard("G4.3", "reap", "state = 'processing' and", "", finality_broken_by_the_reaper),
     Guard("G4.3", "cancel", "found.state in ('pending', 'failed', 'processing')", "true", finality_broken_by_cancel),
     Guard("G5", "exchange", OUTCOME, OUTCOME.replace("and job.locked_by = $1", ""), foreign_outcome_by_exchange),

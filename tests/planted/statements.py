@@ -15,7 +15,7 @@ from brooq.engine.outcome import Outcome
 STATE = "job.state is not distinct from 'processing' and "
 FENCE = STATE + "job.locked_by = $1 and job.claim_seq = outcome.token"
 SETTLE = "state = 'processing' and locked_by = $1::text and claim_seq = $3::bigint"
-HELD = "job.state = 'processing' and job.locked_by = $1 and job.claim_seq = held.token\n    order"
+HELD = "job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = held.token\n    order"
 RAISED = "set_config('synchronous_commit', 'on', true)"
 NOT_RAISED = "set_config('synchronous_commit', 'off', true)"
 
@@ -368,7 +368,7 @@ BUGS = (
     Bug("renewal_without_seq", ["C12"], weak("renew", without(HELD, " and job.claim_seq = held.token")), stale_renewal),
     Bug("renewal_without_owner", ["C12"],
         weak("renew", without(HELD, " and job.locked_by = $1", " and job.claim_seq = held.token")), foreign_renewal),
-    Bug("renewal_without_guard", ["C5"], weak("renew", without(HELD, "job.state = 'processing' and ")), late_renewal),
+    Bug("renewal_without_guard", ["C5"], weak("renew", without(HELD, STATE)), late_renewal),
     Bug("renewal_spends_an_attempt", ["C9"],
         weak("renew", ("set locked_until = now() + $4::interval",
                        "set locked_until = now() + $4::interval, attempts = attempts + 1")), renewal),

@@ -3,13 +3,15 @@
 -- SKIP LOCKED in order of id: a settle in flight or a hand on a row must not stop the other renewals, and no two
 -- statements wait for each other crosswise. A skipped row is neither renewed nor lost, so the guard is read once more
 -- without a lock. Only locked_until changes: no index holds it, so the update is heap-only.
+-- `is not distinct from` keeps the index of held jobs out of the plan: it holds whatever was held since the oldest snapshot of
+-- the database was taken, and arrays of unknown length would be joined with all of it.
 -- Losing a renewal to a crash costs nothing: synchronous_commit stays as the session has it.
 -- $1 owner, $2 ids, $3 claim_seqs, $4 lease
 with mine as materialized (
     select job.id
-    from unnest($2::uuid[], $3::bigint[]) as held (id, token)
+    from unnest((select $2::uuid[]), (select $3::bigint[])) as held (id, token)
     join "brooq".job on job.id = held.id
-    where job.state = 'processing' and job.locked_by = $1 and job.claim_seq = held.token
+    where job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = held.token
     order by job.id
     for no key update of job skip locked
 ),
@@ -21,7 +23,7 @@ renewed as (
 )
 select held.id, held.token, renewed.id is not null as renewed,
        renewed.id is null and (job.id is null) as lost
-from unnest($2::uuid[], $3::bigint[]) as held (id, token)
+from unnest((select $2::uuid[]), (select $3::bigint[])) as held (id, token)
 left join renewed on renewed.id = held.id and renewed.claim_seq = held.token
 left join "brooq".job
-    on job.id = held.id and job.state = 'processing' and job.locked_by = $1 and job.claim_seq = held.token
+    on job.id = held.id and job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = held.token
