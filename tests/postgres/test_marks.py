@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from brooq.postgres import marks
-from brooq.postgres.marks import DEEP, LOOK_AGAIN, Marks
+from brooq.postgres.marks import DEEP, LATEST, LOOK_AGAIN, NO_LEVEL, SHARE, Marks
 from brooq.postgres.statement import statements
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -75,9 +75,53 @@ def test_once_a_second_a_claim_starts_from_the_beginning(clock: Clock) -> None:
     clock.now += LOOK_AGAIN * 0.9
     assert made.columns() != NOTHING
     clock.now += LOOK_AGAIN * 0.2
-    assert made.columns() == NOTHING
+    assert made.columns()[:2] == [["t"], [NO_LEVEL]]
     made.move(rows(10), full=True)
-    assert made.columns() != NOTHING, "one claim looks from the beginning, not as many as make a backlog deep"
+    assert made.columns()[:2] == [["t"], [0]], "one claim looks from the beginning, not as many as make a backlog deep"
+
+
+def test_looks_are_rare_where_they_take_long(clock: Clock) -> None:
+    """A tenth of a second longer than other claims do: the next one comes after fifty times that, never after more than
+    ten seconds, and after one in a backlog that is new."""
+    made = Marks()
+
+    def claim(seconds: float) -> bool:
+        """Whether this claim, which takes so long, looks from the beginning."""
+        looks = NO_LEVEL in made.columns()[1]
+        clock.now += seconds
+        made.move(rows(DEEP), full=True)
+        return looks
+
+    assert not claim(0.01)
+    assert not claim(0.01)
+    clock.now += LOOK_AGAIN
+    assert claim(0.11)
+    clock.now += SHARE * 0.1 - 0.2
+    assert not claim(0.01)
+    clock.now += 0.2
+    assert claim(5.0)
+    clock.now += LATEST - 5.1
+    assert not claim(0.01)
+    clock.now += 0.1
+    assert claim(0.01)
+    clock.now += LOOK_AGAIN
+    assert claim(5.0)
+    made.columns()
+    made.move([], full=False)
+    clock.now += LOOK_AGAIN
+    made.columns()
+    made.move(rows(DEEP), full=True)
+    clock.now += LOOK_AGAIN
+    assert claim(0.01)
+
+
+def test_a_topic_that_a_look_did_not_meet_has_no_mark(clock: Clock) -> None:
+    made = Marks()
+    made.move(rows(DEEP) + rows(2, topic="u"), full=True)
+    clock.now += LOOK_AGAIN
+    assert made.columns()[0] == ["t", "u"]
+    made.move(rows(10), full=True)
+    assert made.columns()[0] == ["t"]
 
 
 def test_a_claim_behind_a_mark_walks_nothing_before_it(dsn: str, clock: Clock) -> None:
