@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
 import threading
 import time
 from uuid import UUID
 
 import pytest
 
+from brooq.vocabulary import identifier
 from brooq.vocabulary.identifier import uuid7
 
 
@@ -41,3 +45,35 @@ def test_a_clock_that_steps_back_does_not_break_the_order(monkeypatch: pytest.Mo
     ids = [uuid7() for _ in range(5)]
     assert ids == sorted(ids)
     assert len(set(ids)) == 5
+
+
+def test_it_is_like_any_other_uuid() -> None:
+    made = uuid7()
+    twin = UUID(str(made))
+    assert (made, hash(made), repr(made)) == (twin, hash(twin), repr(twin))
+    assert made.is_safe is twin.is_safe
+    assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == made  # noqa: S301  our own
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_has_random_bits_and_a_lock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both make their next ids at the same moment, while a thread of the parent holds the lock."""
+    now = time.time_ns() + 1_000_000_000
+    monkeypatch.setattr("brooq.vocabulary.identifier.time.time_ns", lambda: now)
+    uuid7()  # there are random bits in store
+    reader, writer = os.pipe()
+    with identifier._lock:
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writer, uuid7().bytes + uuid7().bytes)
+            finally:
+                os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        told = answer.read()
+    os.waitpid(child, 0)
+    theirs = [UUID(bytes=told[:16]), UUID(bytes=told[16:])]
+    ours = [uuid7(), uuid7()]
+    assert [each.int >> 64 for each in ours] == [each.int >> 64 for each in theirs], "the same moments"
+    assert not set(ours) & set(theirs)

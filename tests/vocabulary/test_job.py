@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import inspect
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -128,3 +132,62 @@ def test_jobs_have_an_id_from_the_start_and_ids_keep_the_order_of_making() -> No
 def test_three_states_are_terminal() -> None:
     assert {state for state in State if state.terminal} == {State.DONE, State.DEAD, State.CANCELED}
     assert [str(state) for state in State] == ["pending", "processing", "failed", "done", "dead", "canceled"]
+
+
+FULL = Job(
+    "email.send",
+    {"a": [1]},
+    "k",
+    datetime(2027, 1, 1, tzinfo=UTC),
+    3,
+    7,
+    ("x", "y"),
+    {"tenant": 5},
+    concurrency_key="c",
+)
+
+
+def test_a_job_is_a_frozen_dataclass_in_every_way() -> None:
+    """Its constructor is written by hand; what a dataclass can do besides stays."""
+    names = [each.name for each in dataclasses.fields(Job)]
+    assert list(inspect.signature(Job).parameters) == names
+    assert tuple(names) == Job.__match_args__
+    assert dataclasses.asdict(FULL) == {name: getattr(FULL, name) for name in names}
+    assert repr(FULL).startswith("Job(topic='email.send', payload={'a': [1]}, idempotency_key='k', available_at=")
+    assert copy.copy(FULL) == copy.deepcopy(FULL) == pickle.loads(pickle.dumps(FULL)) == FULL  # noqa: S301  our own
+    assert Job("a") != Job("a"), "ids differ"
+    assert Job("a", id=FULL.id) == Job("a", id=FULL.id)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        FULL.payload = None  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        del FULL.id
+    with pytest.raises((AttributeError, TypeError)):
+        FULL.other = 1  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        Job("a", other=1)  # type: ignore[call-arg]
+
+
+def test_a_changed_copy_of_a_job_is_checked_and_keeps_the_rest() -> None:
+    changed = dataclasses.replace(FULL, topic="other", priority=4)
+    assert (changed.topic, changed.priority, changed.id, changed.tags) == ("other", 4, FULL.id, FULL.tags)
+    assert isinstance(changed.topic, Topic)
+    with pytest.raises(TopicError):
+        dataclasses.replace(FULL, topic="No")
+    with pytest.raises(JobError):
+        dataclasses.replace(FULL, priority=10)
+
+
+def test_tags_are_a_tuple_whatever_they_were() -> None:
+    tags: Any = ["x", "y"]
+    assert Job("a", tags=tags).tags == ("x", "y")
+    one: Any = "x"
+    assert Job("a", tags=one).tags == ("x",)
+
+
+def test_a_topic_of_a_subclass_of_str_is_checked_and_made_a_topic() -> None:
+    class Name(str):
+        __slots__ = ()
+
+    assert type(Job(Name("a")).topic) is Topic
+    with pytest.raises(TopicError):
+        Job(Name("A"))

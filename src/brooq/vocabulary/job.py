@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -64,7 +65,14 @@ class Topic(str):
         return super().__new__(cls, name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=False)
+_known = lru_cache(1024)(Topic)
+"""Names seen before: a producer says the same few again and again."""
+
+_NEW: Any = None
+"""Instead of an id: one that is made for this job."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Job:
     """A job to be enqueued.
 
@@ -89,21 +97,59 @@ class Job:
     id: UUID = field(default_factory=uuid7)
     concurrency_key: str = ""
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        topic: str,
+        payload: Any = None,
+        idempotency_key: str = "",
+        available_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        tags: tuple[str, ...] = (),
+        metadata: Mapping[str, Any] | None = None,
+        id: UUID = _NEW,
+        concurrency_key: str = "",
+    ) -> None:
         """Refuse what the table would refuse, before any SQL."""
-        object.__setattr__(self, "topic", Topic(self.topic))
-        if self.idempotency_key:
-            _check_key("idempotency_key", self.idempotency_key, IdempotencyKeyError)
-        if self.concurrency_key:
-            _check_key("concurrency_key", self.concurrency_key, JobError)
-        if self.available_at is not None:
-            _check_available_at(self.available_at)
-        if self.priority != 0 and self.priority not in PRIORITIES:
-            raise JobError(text("job.priority", value=repr(self.priority)))
-        if self.max_attempts is not None and not 1 <= self.max_attempts <= 2**31 - 1:
-            raise JobError(text("job.max_attempts", value=repr(self.max_attempts)))
-        if self.tags:
-            object.__setattr__(self, "tags", _checked_tags(self.tags))
+        # By hand, since the one of a frozen dataclass takes three times as long, which a bulk enqueue feels.
+        if type(topic) is not Topic:
+            topic = _known(topic) if type(topic) is str else Topic(topic)
+        if idempotency_key:
+            _check_key("idempotency_key", idempotency_key, IdempotencyKeyError)
+        if concurrency_key:
+            _check_key("concurrency_key", concurrency_key, JobError)
+        if available_at is not None:
+            _check_available_at(available_at)
+        if priority != 0 and priority not in PRIORITIES:
+            raise JobError(text("job.priority", value=repr(priority)))
+        if max_attempts is not None and not 1 <= max_attempts <= 2**31 - 1:
+            raise JobError(text("job.max_attempts", value=repr(max_attempts)))
+        _set_topic(self, topic)
+        _set_payload(self, payload)
+        _set_idempotency_key(self, idempotency_key)
+        _set_available_at(self, available_at)
+        _set_priority(self, priority)
+        _set_max_attempts(self, max_attempts)
+        _set_tags(self, _checked_tags(tags) if tags else tags)
+        _set_metadata(self, metadata)
+        _set_id(self, uuid7() if id is None else id)
+        _set_concurrency_key(self, concurrency_key)
+
+
+_set_topic: Any
+_set_payload: Any
+_set_idempotency_key: Any
+_set_available_at: Any
+_set_priority: Any
+_set_max_attempts: Any
+_set_tags: Any
+_set_metadata: Any
+_set_id: Any
+_set_concurrency_key: Any
+(
+    _set_topic, _set_payload, _set_idempotency_key, _set_available_at, _set_priority, _set_max_attempts, _set_tags,
+    _set_metadata, _set_id, _set_concurrency_key,
+) = (vars(Job)[each.name].__set__ for each in fields(Job))  # fmt: skip
 
 
 def _check_key(name: str, key: str, error: type[JobError]) -> None:
