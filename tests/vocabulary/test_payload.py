@@ -6,7 +6,7 @@ import json
 import math
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from brooq import PayloadError
-from brooq.vocabulary.payload import MAX_DEPTH, decode, encode
+from brooq.vocabulary import payload as payload_module
+from brooq.vocabulary.payload import MAX_DEPTH, _quickly, _write, decode, encode
 
 SCALARS = st.one_of(
     st.none(),
@@ -189,3 +190,73 @@ def test_bytes_that_are_not_json_are_refused(source: bytes) -> None:
 def test_a_row_that_cannot_be_read_says_so() -> None:
     with pytest.raises(PayloadError, match="cannot be read"):
         decode("1" * 5000)
+
+
+# --- the two writers ---
+
+MESSY = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=10),
+        st.sampled_from(
+            ["\\u0000", "\\\\u0000", "\0", "\ud800", "я", "\x7f", '"', 10**3998, 10**3999, 10**4000, -(10**4000), 1e16, 1e-4,
+             9.9e-5, -0.0, 0.0, Decimal("1.10"), Colour.RED, Level.HIGH, b"bytes", object]
+        ),
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=3) | st.sampled_from([1, None, Colour.RED, "\0"]), inner, max_size=4)
+        | st.dictionaries(TEXTS, inner, max_size=4).map(OrderedDict)
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+def carefully(value: Any) -> str:
+    """What the writer that names places makes of it."""
+    pieces: list[str] = []
+    _write(value, pieces, "$", 0)
+    return "".join(pieces)
+
+
+def told(write: Callable[[Any], str], value: Any) -> tuple[str, ...]:
+    """What it writes, or how it refuses."""
+    try:
+        return (write(value),)
+    except PayloadError as error:
+        return ("refused", str(error), error.place)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.dictionaries(TEXTS | st.text(max_size=3), MESSY, max_size=5))
+def test_the_quick_writer_writes_what_the_careful_one_does_or_leaves_it_to_it(value: dict[str, Any]) -> None:
+    expected = told(carefully, value)
+    assert _quickly(value) in (None, expected[0])
+    assert told(encode, value) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"n": 1, "to": "a@b", "ok": True, "no": None},
+        {"nested": {"list": [1, 2.5, ("a", {"b": []})], "я": "\x1f\x7f\u2028🔑"}},
+        {"big": 10**3999, "small": -(2**70), "float": 0.0001, "large": 9999999999999998.0},
+    ],
+    ids=range(4),
+)
+def test_plain_payloads_are_written_quickly(value: dict[str, Any]) -> None:
+    if payload_module._encoder is None:
+        pytest.skip("this Python has no encoder in C")
+    assert _quickly(value) == carefully(value)
+
+
+def test_nothing_is_different_without_the_encoder_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"n": 1, "to": ["a", None, 1.5]}
+    quick = encode(value)
+    monkeypatch.setattr(payload_module, "_encoder", None)
+    assert encode(value) == quick == '{"n":1,"to":["a",null,1.5]}'

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any, NoReturn
@@ -27,6 +27,15 @@ MAX_DEPTH = 64
 MAX_DIGITS = 4000
 """How many digits an integer, or an exponent's reach, may have: Python refuses to read integers over 4,300 digits."""
 
+_MAX_BITS = int(MAX_DIGITS * 3.3219)
+
+_make_encoder: Any = getattr(json.encoder, "c_make_encoder", None)
+_encoder = (
+    None
+    if _make_encoder is None  # a Python without it; its own encoder in Python would be no faster than ours
+    else _make_encoder(None, None, encode_basestring, None, ":", ",", False, False, False)
+)
+
 # Below the smallest float, so that every reader of doubles rounds it to -0.0; as a decimal it is as good as zero.
 _NEGATIVE_ZERO = "-0." + "0" * 399 + "1"
 
@@ -38,13 +47,62 @@ def encode(payload: Any, max_bytes: int = MAX_BYTES) -> str:
     """
     if isinstance(payload, (bytes, bytearray, memoryview)):
         payload = _parse(bytes(payload), max_bytes)
-    pieces: list[str] = []
-    _write(payload, pieces, "$", 0)
-    result = "".join(pieces)
-    size = len(result) if result.isascii() else len(_utf8(result))
-    if size > max_bytes:
-        raise PayloadError(text("payload.too_large", size=size, limit=max_bytes))
+    result = _quickly(payload)
+    if result is None:
+        pieces: list[str] = []
+        _write(payload, pieces, "$", 0)
+        result = "".join(pieces)
+    # A character has four bytes at most.
+    if len(result) * 4 > max_bytes:
+        size = len(result) if result.isascii() else len(_utf8(result))
+        if size > max_bytes:
+            raise PayloadError(text("payload.too_large", size=size, limit=max_bytes))
     return result
+
+
+def _quickly(payload: Any) -> str | None:
+    """The JSON of a payload of plain types, by the standard library's encoder; None for what the writer below has to look
+    at, which knows the place of whatever is wrong."""
+    if type(payload) is not dict or _encoder is None or not _plain_object(payload, 0):
+        return None
+    result = "".join(_encoder(payload, 0))
+    # A NUL was written as an escape, and so may be what only looks like one; a surrogate was written as it is.
+    if "\\u0000" in result:
+        return None
+    if not result.isascii():
+        try:
+            _utf8(result)
+        except UnicodeEncodeError:
+            return None
+    return result
+
+
+def _plain_object(value: dict[Any, Any], depth: int) -> bool:
+    try:
+        "".join(value)  # keys that are no strings raise
+    except TypeError:
+        return False
+    return depth < MAX_DEPTH and _plain_members(value.values(), depth)
+
+
+def _plain_members(members: Iterable[Any], depth: int) -> bool:
+    """Whether the standard library writes them as the writer below does."""
+    for member in members:
+        kind = type(member)
+        if kind is str or member is None or kind is bool:
+            continue
+        if kind is int:
+            if member.bit_length() > _MAX_BITS:
+                return False
+        elif kind is dict:
+            if not _plain_object(member, depth + 1):
+                return False
+        elif kind is list or kind is tuple:
+            if depth + 1 >= MAX_DEPTH or not _plain_members(member, depth + 1):
+                return False
+        elif kind is not float or not 1e-4 <= abs(member) < 1e16:  # where repr has no exponent
+            return False
+    return True
 
 
 def decode(source: str | bytes) -> Any:
@@ -201,7 +259,7 @@ def printable(string: str) -> str:
 
 def _integer(value: int, place: str) -> str:
     # bit_length first: turning a huge integer into digits raises ValueError, and takes long.
-    if value.bit_length() > MAX_DIGITS * 3.3219:
+    if value.bit_length() > _MAX_BITS:
         raise PayloadError(text("payload.number_too_long", place=place, limit=MAX_DIGITS), place)
     return int.__repr__(value)
 
