@@ -297,7 +297,8 @@ def test_enqueueing(connection: psycopg.Connection[Any], mode: str) -> None:
             nothing,
             nothing,
             "mail",
-            False,
+            ["mail"],
+            [],
             [],
         ]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from brooq.postgres.session import Session, Shared
+from brooq.postgres.session import Shared
 from brooq.postgres.statement import Statements
 from brooq.vocabulary.error import JobError, PayloadError, StoreUnavailable
 from brooq.vocabulary.job import Enqueued, Job
@@ -17,34 +19,98 @@ from brooq.vocabulary.payload import encode
 TRIES = 10
 """How often a key that comes and goes (its job deleted between two statements) is tried again."""
 
+_topic = attrgetter("topic")
+_key = attrgetter("idempotency_key")
+_available_at = attrgetter("available_at")
+_priority = attrgetter("priority")
+_topic_and_key = attrgetter("topic", "idempotency_key")
+_tuple = tuple.__new__
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A job checked and encoded: nothing about it can be refused any more by the database."""
+    """Jobs checked and encoded: nothing about them can be refused any more by the database."""
 
-    job: Job
-    payload: str
-    tags: str | None
-    metadata: str | None
+    jobs: Sequence[Job]
+    payloads: Sequence[str]
+    tags: Sequence[str | None]
+    """Empty where no job has any."""
+    metadata: Sequence[str | None]
+    """Empty where no job has any."""
+
+    def only(self, ids: set[UUID]) -> Prepared:
+        """The jobs of these ids."""
+        kept = [number for number, job in enumerate(self.jobs) if job.id in ids]
+        return Prepared(
+            [self.jobs[number] for number in kept],
+            [self.payloads[number] for number in kept],
+            [self.tags[number] for number in kept] if self.tags else [],
+            [self.metadata[number] for number in kept] if self.metadata else [],
+        )
 
 
-def prepare(jobs: Sequence[Job], max_payload: int) -> list[Prepared]:
-    """Check and encode the jobs, before any SQL, sorted by topic and key: the order in which they are locked.
+class Rings(NamedTuple):
+    """Whose workers to wake: topics, and from when on each has a job that is ready; None is now."""
+
+    topics: Sequence[str]
+    times: Sequence[datetime | None]
+
+
+SILENCE = Rings([], [])
+
+
+def rings(jobs: Sequence[Job]) -> Rings:
+    """Of all jobs that there are."""
+    if len(jobs) > 1 and any(map(_available_at, jobs)):
+        first: dict[str, datetime | None] = {}
+        for job in jobs:
+            known = first.setdefault(job.topic, job.available_at)
+            if known is not None and (job.available_at is None or job.available_at < known):
+                first[job.topic] = job.available_at
+        return Rings([str(topic) for topic in first], list(first.values()))
+    topics = [str(topic) for topic in set(map(_topic, jobs))]
+    return Rings(topics, [job.available_at for job in jobs] if len(jobs) == 1 else [])
+
+
+def prepare(jobs: Sequence[Job], max_payload: int) -> Prepared:
+    """Check and encode the jobs, before any SQL, in the order in which they are written.
 
     Raises PayloadError naming the place (and, among several jobs, which one) and JobError.
     """
-    prepared = []
+    ordered = in_order(jobs)
+    try:
+        return encoded(ordered, max_payload)
+    except JobError:
+        refuse(jobs, max_payload)
+        raise
+
+
+def in_order(jobs: Sequence[Job]) -> Sequence[Job]:
+    """Sorted by topic and key, the order in which keys are locked. Without keys there is nothing to wait for."""
+    if len(jobs) == 1 or not any(map(_key, jobs)):
+        return jobs
+    return sorted(jobs, key=_key if len(set(map(_topic, jobs))) == 1 else _topic_and_key)
+
+
+def encoded(jobs: Sequence[Job], max_payload: int) -> Prepared:
+    """The jobs as they are to be written. Raises PayloadError and JobError, see `refuse`."""
+    return Prepared(
+        jobs,
+        [encode(job.payload, max_payload) for job in jobs],
+        _said([encode(list(job.tags)) if job.tags else None for job in jobs]),
+        _said([_metadata(job) for job in jobs]),
+    )
+
+
+def refuse(jobs: Sequence[Job], max_payload: int) -> None:
+    """Raise the error of the first job that is refused, in the order asked, and which one it is among several."""
     for number, job in enumerate(jobs):
         try:
-            payload = encode(job.payload, max_payload)
+            encoded([job], max_payload)
         except PayloadError as error:
             if len(jobs) == 1:
                 raise
             raise PayloadError(text("job.of_many", number=number, problem=str(error)), error.place) from None
-        tags = encode(list(job.tags)) if job.tags else None
-        prepared.append(Prepared(job, payload, tags, _metadata(job)))
-    prepared.sort(key=lambda each: (each.job.topic, each.job.idempotency_key))
-    return prepared
 
 
 def _metadata(job: Job) -> str | None:
@@ -56,83 +122,75 @@ def _metadata(job: Job) -> str | None:
         raise JobError(text("job.metadata")) from None
 
 
-async def insert_new(
-    session: Session, statements: Statements, prepared: Sequence[Prepared], *, wake: bool
-) -> dict[UUID, Enqueued]:
-    """Insert jobs without keys in a transaction of their own. Raises the driver's errors, a unique violation among them
-    when an id exists."""
-    await session.fetch(statements.enqueue_new, [*_columns(prepared), wake, _lines(prepared)])
-    return {each.job.id: Enqueued(each.job.id, True) for each in prepared}
+def answers(jobs: Sequence[Job], found: Mapping[UUID, UUID]) -> list[Enqueued]:
+    """What is answered to those who asked, in their order. `found`: see `insert`."""
+    if found:
+        ids = [found.get(job.id, job.id) for job in jobs]
+        return [Enqueued(id, id == job.id) for id, job in zip(ids, jobs, strict=True)]
+    return [_tuple(Enqueued, (job.id, True)) for job in jobs]
 
 
 async def insert(
-    session: Shared, statements: Statements, prepared: Sequence[Prepared], *, wake: bool
-) -> dict[UUID, Enqueued]:
-    """Insert the jobs, or find the ones that stand in their way; answers by the id that each job came with. `wake`: tell
-    workers that wait for them.
+    session: Shared, statements: Statements, prepared: Prepared, rings: Rings, values: Sequence[Any] | None = None
+) -> dict[UUID, UUID]:
+    """Insert the jobs, or find the ones that stand in their way; answers by the id that each job came with, which one was
+    found for it. Who is not among the answers was written. `values`: the parameters, if somebody has them already.
 
     A job whose own id is found was written by this call, or by an earlier try of it: it counts as created.
     Raises the driver's errors.
     """
-    answers: dict[UUID, Enqueued] = {}
-    open_jobs = prepared
+    found: dict[UUID, UUID] = {}
+    left = prepared
     for _ in range(TRIES):
-        count = await _written(session, statements, open_jobs, wake=wake)
-        if count == len(open_jobs):
-            answers.update((each.job.id, Enqueued(each.job.id, True)) for each in open_jobs)
-            return answers
-        keys = [each.job.idempotency_key or None for each in open_jobs]
-        ids, topics = [each.job.id for each in open_jobs], [str(each.job.topic) for each in open_jobs]
-        for wanted, found in await session.fetch(statements.existing, [ids, topics, keys]):
-            if answers.get(wanted, Enqueued(wanted, False)).created is False:
-                answers[wanted] = Enqueued(found, found == wanted)
-        open_jobs = [each for each in open_jobs if each.job.id not in answers]
-        if not open_jobs:
-            return answers
+        count = await _written(session, statements, left, values or parameters(left, rings))
+        if count == len(left.jobs):
+            return found
+        values = None
+        keys = [job.idempotency_key or None for job in left.jobs]
+        ids, topics = [job.id for job in left.jobs], [str(job.topic) for job in left.jobs]
+        for wanted, other in await session.fetch(statements.existing, [ids, topics, keys]):
+            if found.get(wanted) != wanted:
+                found[wanted] = other
+        left = left.only(set(ids) - found.keys())
+        if not left.jobs:
+            return found
     raise StoreUnavailable(text("postgres.key_unstable", tries=TRIES))
 
 
-async def _written(session: Shared, statements: Statements, prepared: Sequence[Prepared], *, wake: bool) -> int:
+async def _written(session: Shared, statements: Statements, prepared: Prepared, values: Sequence[Any]) -> int:
     """Insert the jobs that nothing stands in the way of; how many those are."""
-    if len(prepared) == 1:
-        return len(
-            await session.fetch(
-                statements.enqueue_one, [*_values(prepared[0]), wake, prepared[0].job.concurrency_key or None]
-            )
-        )
-    ((count, _),) = await session.fetch(statements.enqueue, [*_columns(prepared), wake, _lines(prepared)])
+    if len(prepared.jobs) == 1:
+        return len(await session.fetch(statements.enqueue_one, values))
+    ((count, _),) = await session.fetch(statements.enqueue, values)
     return int(count)
 
 
-def _values(each: Prepared) -> list[Any]:
-    """The parameters of `enqueue_one.sql`."""
-    job = each.job
-    return [
-        job.id, str(job.topic), each.payload, job.idempotency_key or None, job.available_at, job.priority, job.max_attempts,
-        each.tags, each.metadata,
-    ]  # fmt: skip
-
-
-def _columns(prepared: Sequence[Prepared]) -> list[Any]:
-    """The parameters of `enqueue.sql`: a column that no job says anything about is an empty array."""
-    jobs = [each.job for each in prepared]
-    topic = str(jobs[0].topic)
+def parameters(prepared: Prepared, rings: Rings) -> list[Any]:
+    """Of `enqueue_one.sql` for one job, of `enqueue.sql` and `enqueue_new.sql` for several: a column that no job says
+    anything about is an empty array."""
+    jobs = prepared.jobs
+    if len(jobs) == 1:
+        (job,) = jobs
+        return [
+            job.id, str(job.topic), prepared.payloads[0], job.idempotency_key or None, job.available_at, job.priority,
+            job.max_attempts, prepared.tags[0] if prepared.tags else None,
+            prepared.metadata[0] if prepared.metadata else None, bool(rings.topics), job.concurrency_key or None,
+        ]  # fmt: skip
     return [
         [job.id for job in jobs],
-        [str(job.topic) for job in jobs] if any(job.topic != topic for job in jobs) else [],
-        [each.payload for each in prepared],
+        [str(job.topic) for job in jobs] if len(set(map(_topic, jobs))) > 1 else [],
+        prepared.payloads,
         _said([job.idempotency_key or None for job in jobs]),
         _said([job.available_at for job in jobs]),
-        [job.priority for job in jobs] if any(job.priority for job in jobs) else [],
+        [job.priority for job in jobs] if any(map(_priority, jobs)) else [],
         _said([job.max_attempts for job in jobs]),
-        _said([each.tags for each in prepared]),
-        _said([each.metadata for each in prepared]),
-        topic,
+        prepared.tags,
+        prepared.metadata,
+        str(jobs[0].topic),
+        rings.topics,
+        _said([job.concurrency_key or None for job in jobs]),
+        rings.times,
     ]
-
-
-def _lines(prepared: Sequence[Prepared]) -> list[Any]:
-    return _said([each.job.concurrency_key or None for each in prepared])
 
 
 def _said(column: list[Any]) -> list[Any]:

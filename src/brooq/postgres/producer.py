@@ -13,7 +13,7 @@ from uuid import UUID
 
 import psycopg
 
-from brooq.postgres.enqueue import insert, prepare
+from brooq.postgres.enqueue import SILENCE, answers, insert, prepare, rings
 from brooq.postgres.operator import Retried, to_retried
 from brooq.postgres.record import to_cancellation, to_record
 from brooq.postgres.session import Shared
@@ -151,12 +151,12 @@ class Producer:
         return answer
 
     async def _many(self, session: Shared, jobs: Sequence[Job]) -> list[Enqueued]:
-        prepared = prepare(jobs, self._max_payload)
-        if not prepared:
+        if not jobs:
             return []
+        prepared = prepare(jobs, self._max_payload)
         check_shared(session)
-        answers = await insert(session, self._statements, prepared, wake=self._wakeups)
-        return [answers[job.id] for job in jobs]
+        told = rings(jobs) if self._wakeups else SILENCE
+        return answers(jobs, await insert(session, self._statements, prepared, told))
 
     async def _cancel(self, session: Shared, id: UUID, actor: str, reason: str | None) -> Cancellation:
         check_shared(session)

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from brooq.engine.store import Schedules
-from brooq.postgres.enqueue import prepare
 from brooq.postgres.record import utc
 from brooq.postgres.statement import Statements
 from brooq.postgres.steering import Ask
@@ -70,10 +69,10 @@ async def fire(
     wake: bool,
 ) -> bool:
     """Make the jobs of ticks and move the schedule on; False: somebody else has done so."""
-    prepared = [prepare([job], max_payload)[0] for job in jobs]  # in the order of their ticks
+    payloads = [encode(job.payload, max_payload) for job in jobs]
     rows = await ask(
         statements.fire, found.name, found.next_at, next_at, last_at, [job.id for job in jobs],
-        [job.idempotency_key for job in jobs], [each.payload for each in prepared], [job.available_at for job in jobs],
+        [job.idempotency_key for job in jobs], payloads, [job.available_at for job in jobs],
         [json.dumps(job.metadata) for job in jobs], found.topic, found.priority, found.max_attempts,
         found.concurrency_key or None, wake,
     )  # fmt: skip

@@ -47,6 +47,9 @@ class Session(Shared, Protocol):
     def closed(self) -> bool:
         """Whether the connection is closed or lost."""
 
+    def packed(self, parameters: Sequence[Any]) -> Sequence[Any]:
+        """The parameters as `fetch` would make them before it sends them, for whoever has time before it can."""
+
     async def execute(self, command: str) -> None:
         """Run a command without parameters."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -29,9 +28,10 @@ from brooq.engine.store import (
 from brooq.postgres import schedule as periodic
 from brooq.postgres import steering
 from brooq.postgres.bell import PostgresBell
+from brooq.postgres.bulk import Parts, enqueue_alone
 from brooq.postgres.census import read_census
 from brooq.postgres.drivers import driver_of
-from brooq.postgres.enqueue import Prepared, insert, insert_new, prepare
+from brooq.postgres.enqueue import SILENCE, answers, insert, prepare, rings
 from brooq.postgres.limited import LimitedClaims
 from brooq.postgres.link import Link
 from brooq.postgres.marks import NO_MARKS, Marks
@@ -40,15 +40,11 @@ from brooq.postgres.record import to_cancellation, to_record, to_taken
 from brooq.postgres.renewer import PostgresRenewer
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import Statements, quoted, statements
-from brooq.postgres.trouble import PoolExhausted, reads_only, translate
+from brooq.postgres.trouble import reads_only, translate
 from brooq.postgres.tx import OwnTx, session_of
 from brooq.vocabulary.error import (
     BrooqError,
-    OutcomeUnknown,
     SchemaError,
-    StoreError,
-    StoreRefused,
-    StoreUnavailable,
 )
 from brooq.vocabulary.job import Cancellation, Enqueued, Job, JobRecord, State
 from brooq.vocabulary.message import text
@@ -62,9 +58,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 30.0
 """After how many seconds without an answer one of the engine's own connections is given up."""
-
-TRIES = 5
-"""How often an enqueue of its own transaction is tried when the connection is lost or the database asks to retry."""
 
 CLAIM_OVER = "BQ001"
 """What brooq_assert_held raises."""
@@ -149,60 +142,35 @@ class PostgresStore:
 
     async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
         """Write the jobs. In the caller's transaction the driver's errors reach the caller unchanged."""
-        prepared = prepare(jobs, self._max_payload)
-        if not prepared:
+        if not jobs:
             return []
         if tx is None:
-            answers = await self._enqueue_durably(prepared)
-        else:
-            try:
-                answers = await insert(session_of(tx), self._statements, prepared, wake=self.wakeups)
-            except self.driver.errors as error:
-                if isinstance(tx, OwnTx):
-                    raise await _of_own_tx(tx, error) from None
-                raise
-        return [answers[job.id] for job in jobs]
-
-    async def _enqueue_durably(self, prepared: Sequence[Prepared]) -> dict[UUID, Enqueued]:
-        """In a transaction of its own, repeated when its fate is unknown: the ids tell what an earlier try has done."""
-        unknown = False
-        alone = len(prepared) == 1 or any(each.job.idempotency_key for each in prepared)
-        write = insert if alone else insert_new
-        for attempt in range(TRIES):
-            try:
-                async with self._lent(checked=False) as session:
-                    return await write(session, self._statements, prepared, wake=self.wakeups)
-            except self.driver.errors as error:
-                trouble = translate(error, writing=True)
-                if write is insert_new and isinstance(trouble, (StoreRefused, OutcomeUnknown)):
-                    # Written by an earlier call with the same jobs, or perhaps by this one: now their ids may exist.
-                    write = insert
-                    if isinstance(trouble, StoreRefused):
-                        continue
-            except StoreError as error:
-                trouble = error
-            unknown = unknown or isinstance(trouble, OutcomeUnknown)
-            if isinstance(trouble, PoolExhausted) or not isinstance(trouble, (StoreUnavailable, OutcomeUnknown)):
-                break
-            await asyncio.sleep(0.05 * 2**attempt if attempt else 0.0)
-            try:
-                await self.driver.mend()
-            except self.driver.errors:
-                pass  # the next try tells
-        raise OutcomeUnknown(str(trouble)) if unknown else trouble
+            parts = Parts(jobs, self._max_payload)
+            return answers(
+                jobs, await enqueue_alone(self._lent, self.driver, self._statements, parts, wake=self.wakeups)
+            )
+        prepared = prepare(jobs, self._max_payload)
+        told = rings(jobs) if self.wakeups else SILENCE
+        try:
+            return answers(jobs, await insert(session_of(tx), self._statements, prepared, told))
+        except self.driver.errors as error:
+            if isinstance(tx, OwnTx):
+                raise await _of_own_tx(tx, error) from None
+            raise
 
     @asynccontextmanager
-    async def _lent(self, *, checked: bool = True) -> AsyncIterator[Session]:
+    async def _lent(self, *, checked: bool = True, begins: bool = False) -> AsyncIterator[Session]:
         """A connection of the pool for one statement that is a transaction of its own, without a round trip for BEGIN
-        and another for COMMIT; in an explicit READ COMMITTED one where that is not the database's default."""
+        and another for COMMIT; in an explicit READ COMMITTED one where that is not the database's default. `begins`:
+        whoever asked begins and commits."""
         own = await self._borrow(checked=checked)
         session = own.session
         assert session is not None
         try:
-            if self._aloud is None:
+            if self._aloud is None and not begins:
                 rows = await session.fetch("select current_setting('default_transaction_isolation')")
                 self._aloud = rows[0][0] != "read committed"
-            if self._aloud:
+            if self._aloud and not begins:
                 await session.execute("begin isolation level read committed")
                 yield session
                 await session.commit()

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
+from uuid import UUID
 
 import asyncpg
 import psycopg
+from asyncpg.pgproto import pgproto
 from psycopg.conninfo import conninfo_to_dict
 
 from brooq.postgres.session import Rows
@@ -55,6 +57,15 @@ class AsyncpgSession:
         else:
             rows = await self.raw.fetch(statement, *parameters)
         return rows  # type: ignore[no-any-return]
+
+    def packed(self, parameters: Sequence[Any]) -> Sequence[Any]:
+        # asyncpg's own UUID is its bytes; of any other it asks a property that is written in Python.
+        return [
+            [pgproto.UUID(id.int.to_bytes(16, "big")) for id in each]
+            if type(each) is list and each and set(map(type, each)) == {UUID}
+            else each
+            for each in parameters
+        ]
 
     async def execute(self, command: str) -> None:
         await self.raw.execute(command)

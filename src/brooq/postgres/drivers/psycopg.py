@@ -57,6 +57,9 @@ class PsycopgSession:
             await cursor.execute(statement, [packed(each) for each in parameters], prepare=prepare, binary=True)
             return await cursor.fetchall()
 
+    def packed(self, parameters: Sequence[Any]) -> Sequence[Any]:
+        return [packed(each) for each in parameters]
+
     async def execute(self, command: str) -> None:
         await self.raw.execute(command.encode())
 

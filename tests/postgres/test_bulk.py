@@ -1,0 +1,189 @@
+"""Many jobs in a call: written in parts while the next one is encoded, and yet one transaction that is there or is not."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, LiteralString
+
+import psycopg
+import pytest
+from tests.postgres.observer import Observer, Opened
+
+from brooq import Enqueued, Job, JobError, PayloadError, StoreRefused
+from brooq.postgres import open_pool
+from brooq.postgres.bell import PostgresBell
+from brooq.postgres.bulk import FIRST, LARGEST, Parts
+from brooq.postgres.store import PostgresStore
+from brooq.vocabulary.payload import MAX_BYTES
+
+MANY = 2500
+"""More than the largest part."""
+
+OPEN: LiteralString = (
+    "select pid from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'"
+)
+WAITING: LiteralString = (
+    "select pid from pg_stat_activity where datname = current_database() and wait_event = 'transactionid'"
+)
+Driver = Literal["psycopg", "asyncpg"]
+
+
+@pytest.fixture(params=["psycopg", "asyncpg"])
+def driver(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def some(count: int, keys: bool = False) -> list[Job]:
+    return [Job("t", {"n": number}, f"k{number % 1000}-{number}" if keys else "") for number in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 2, FIRST, FIRST + 1, 2 * FIRST - 1, 2 * FIRST, 999, 1000, 1001, 10_000])
+def test_parts_are_all_jobs_once_in_order(count: int) -> None:
+    jobs = [Job("t", number) for number in range(count)]
+    parts = Parts(jobs, MAX_BYTES)
+    split = [parts[number] for number in range(len(parts))]
+    assert [job for part in split for job in part.jobs] == jobs
+    assert [payload for part in split for payload in part.payloads] == [str(number) for number in range(count)]
+    sizes = [len(part.jobs) for part in split]
+    assert max(sizes) <= LARGEST + FIRST
+    assert (len(sizes) == 1) == (count < 2 * FIRST)
+    assert parts[0] is split[0], "encoded once"
+
+
+def test_keys_are_sorted_over_all_parts() -> None:
+    jobs = [Job(topic, None, f"k{number % 17}") for number in range(800) for topic in ("b", "a")]
+    parts = Parts(jobs, MAX_BYTES)
+    assert len(parts) > 1
+    written = [(job.topic, job.idempotency_key) for number in range(len(parts)) for job in parts[number].jobs]
+    assert written == sorted(written)
+
+
+@pytest.mark.parametrize("keys", [False, True], ids=["no keys", "keys"])
+async def test_all_jobs_are_written_in_one_transaction(
+    driver: Driver, dsn: str, observer: Observer, keys: bool
+) -> None:
+    jobs = some(MANY, keys)
+    async with Opened(dsn, driver=driver) as store:
+        assert await store.enqueue(None, jobs) == [Enqueued(job.id, True) for job in jobs]
+        assert await store.enqueue(None, jobs) == [Enqueued(job.id, True) for job in jobs], "by their ids"
+    assert observer.value("select count(distinct xmin::text) from job") == 1
+    rows = dict(observer.run("select id, payload from job"))
+    assert rows == {job.id: job.payload for job in jobs}
+
+
+async def test_keys_that_exist_are_found_in_whichever_part(driver: Driver, dsn: str, observer: Observer) -> None:
+    jobs = some(MANY, keys=True)
+    known = [jobs[number] for number in range(0, MANY, 100)]
+    again = [Job("t", None, job.idempotency_key) for job in jobs]
+    async with Opened(dsn, driver=driver) as store:
+        await store.enqueue(None, known)
+        answers = await store.enqueue(None, [*again, *again[::500]])
+    earlier = {job.idempotency_key: job.id for job in known}
+    for job, answer in zip(again, answers, strict=False):
+        found = earlier.get(job.idempotency_key)
+        assert answer == ((job.id, True) if found is None else (found, False))
+    assert answers[MANY:] == answers[:MANY:500]
+    assert observer.value("select count(*) from job") == MANY
+
+
+@pytest.mark.parametrize("number", [0, FIRST, MANY - 1])
+@pytest.mark.parametrize("keys", [False, True], ids=["no keys", "keys"])
+@pytest.mark.fault(15)
+async def test_a_payload_that_is_refused_leaves_nothing_and_a_clean_connection(
+    driver: Driver, dsn: str, observer: Observer, number: int, keys: bool
+) -> None:
+    """Fault 15, however late it is met: the first one that was asked for is named."""
+    jobs = some(MANY, keys)
+    jobs[number] = Job("t", {"a": "x\0y"}, "aa" if keys else "")
+    jobs[MANY - 1] = Job("t", {"b": "x\0y"}, "a" if keys else "") if number != MANY - 1 else jobs[number]
+    async with Opened(dsn, driver=driver, min_size=1, max_size=1) as store:
+        with pytest.raises(PayloadError, match=f"number {number} ") as caught:
+            await store.enqueue(None, jobs)
+        assert caught.value.place == "$.a"
+        with pytest.raises(JobError, match="metadata"):
+            await store.enqueue(None, [*some(MANY), Job("t", metadata={"a": object()})])
+        assert observer.value("select count(*) from job") == 0
+        assert (await store.enqueue(None, [Job("t")]))[0].created
+        assert observer.run(OPEN) == []
+    assert observer.value("select count(*) from job") == 1
+
+
+async def test_what_the_database_refuses_in_a_later_part_leaves_nothing(
+    driver: Driver, dsn: str, observer: Observer
+) -> None:
+    observer.run("alter table job add constraint small check ((payload ->> 'n')::int < 2000)")
+    async with Opened(dsn, driver=driver, min_size=1, max_size=1) as store:
+        with pytest.raises(StoreRefused):
+            await store.enqueue(None, some(MANY))
+        assert observer.value("select count(*) from job") == 0
+        await store.enqueue(None, some(2000))
+    assert observer.value("select count(*) from job") == 2000
+
+
+async def test_it_is_read_committed_whatever_the_default(driver: Driver, dsn: str, observer: Observer) -> None:
+    observer.set("default_transaction_isolation", "serializable")
+    observer.run(
+        "create function witness() returns trigger language plpgsql as $$ begin"
+        " new.payload := to_jsonb(current_setting('transaction_isolation')); return new; end $$;"
+        " create trigger witness before insert on job for each row execute function witness()"
+    )
+    async with Opened(dsn, driver=driver) as store:
+        await store.enqueue(None, some(MANY))
+    assert observer.run("select distinct payload #>> '{}' from job") == [("read committed",)]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 8, 13])
+async def test_one_that_is_canceled_is_there_or_not_and_its_connection_is_clean(
+    driver: Driver, dsn: str, observer: Observer, steps: int
+) -> None:
+    async with Opened(dsn, driver=driver, min_size=1, max_size=1) as store:
+        await store.enqueue(None, [Job("t")])
+        task = asyncio.create_task(store.enqueue(None, some(MANY)))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert (await store.enqueue(None, [Job("t")]))[0].created
+    assert observer.value("select count(*) from job") in (2, 2 + MANY)
+
+
+@pytest.mark.fault(29)
+async def test_one_whose_connection_is_cut_is_repeated_as_a_whole(driver: Driver, dsn: str, observer: Observer) -> None:
+    """Fault 29: cut while a later part waits for a lock."""
+    jobs = some(MANY, keys=True)
+    async with Opened(dsn, driver=driver) as store:
+        with psycopg.connect(dsn) as rival:
+            rival.execute("insert into job (topic, idempotency_key) values ('t', %s)", [jobs[-1].idempotency_key])
+            task = asyncio.create_task(store.enqueue(None, jobs))
+            await observer.until(
+                lambda: bool(
+                    observer.value("select count(*) from pg_locks where not granted and locktype = 'transactionid'")
+                )
+            )
+            observer.run("select pg_terminate_backend(%s)", observer.value(WAITING))
+            rival.rollback()
+        assert await task == [Enqueued(job.id, True) for job in jobs]
+    assert observer.value("select count(*) from job") == MANY
+
+
+async def test_workers_of_all_topics_are_woken_once(driver: Driver, dsn: str) -> None:
+    """At the end, for what is ready: whichever part it is in."""
+    later = datetime.now(UTC) + timedelta(hours=1)
+    jobs = [
+        *[Job("a") for _ in range(FIRST)],
+        *[Job("later", available_at=later) for _ in range(FIRST)],
+        *[Job("b", available_at=later if number else later - timedelta(hours=2)) for number in range(FIRST)],
+        *[Job("c", available_at=later) for _ in range(1000)],
+    ]
+    async with open_pool(dsn, driver=driver) as pool:
+        store = PostgresStore(pool)
+        bell = store.bell(["a", "b", "c", "later"])
+        assert isinstance(bell, PostgresBell)
+        await bell.hang_up()
+        await store.enqueue(None, jobs)
+        rung = 0
+        while rung < 2:
+            rung += await bell.wait(10.0)
+        assert rung + await bell.wait(0.2) == 2
+        await bell.close()
