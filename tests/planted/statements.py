@@ -397,7 +397,7 @@ BUGS = (
     Bug("enqueue_commits_by_itself", ["C2"], commits_by_itself, rolled_back),
     Bug("done_jobs_are_tidied", ["C5"], done_jobs_are_tidied, late_renewal),
     Bug("written_round_the_audit", ["C8"], written_round_the_audit, reaper_finds),
-    Bug("enqueue_without_durability", ["C1"], async_commit("enqueue_one"), acknowledged_job, crashes=True),
+    Bug("enqueue_without_durability", ["C1"], async_commit("enqueue_one_new"), acknowledged_job, crashes=True),
     Bug("exchange_without_durability", ["C4"], async_commit("exchange"), acknowledged_outcome, crashes=True),
     Bug("closing_without_durability", ["C4"], async_commit("settle"), acknowledged_closing, crashes=True),
 )  # fmt: skip

@@ -317,6 +317,9 @@ def test_enqueueing(connection: psycopg.Connection[Any], mode: str) -> None:
         )
         check(one, buffers=80)
         assert one["Actual Rows"] == rows
+    new = [uuid4(), "mail", "1", None, None, 0, None, None, None, False, None]
+    check(explain(connection, STATEMENTS.enqueue_one_new, new, mode), buffers=80)
+    check(explain(connection, STATEMENTS.enqueue_new, columns([None, None]), mode), buffers=250)
 
 
 def test_the_census_costs_the_same_whatever_the_table_holds(connection: psycopg.Connection[Any]) -> None:

@@ -284,6 +284,8 @@ async def test_a_database_that_does_not_wait_for_its_disk_does_so_for_jobs_and_o
     witness.set("synchronous_commit", "off")
     async with Opened(dsn) as store:
         await store.enqueue(None, [Job("t", n) for n in range(4)])
+        await store.enqueue(None, [Job("u")])
+        await store.enqueue(None, [Job("u", None, "k")])
         async with await store.begin() as tx:
             await store.enqueue(tx, [Job("t", 4)])
         taken = (await store.exchange("w", [], ["t"], 5, timedelta(seconds=-1))).taken

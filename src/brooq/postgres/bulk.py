@@ -64,6 +64,8 @@ class Parts:
 
 def _ends(count: int) -> list[int]:
     """Where each part ends. A last part that would be smaller than the first one belongs to the one before."""
+    if count < 2 * FIRST:
+        return [count]
     ends: list[int] = []
     size = FIRST
     while not ends or ends[-1] < count:
@@ -83,7 +85,7 @@ async def enqueue_alone(
     Answers as `insert`. `lend` is a store's way to borrow a connection of the pool.
     """
     unknown = False
-    new = len(parts.jobs) > 1 and not parts.keyed
+    new = not parts.keyed
     for attempt in range(TRIES):
         try:
             async with lend(checked=False, begins=len(parts) > 1) as session:
@@ -134,11 +136,11 @@ async def _write(session: Session, statements: Statements, parts: Parts, *, new:
 async def _insert(
     session: Session, statements: Statements, part: Prepared, values: Sequence[Any], *, new: bool
 ) -> dict[UUID, UUID]:
-    """`new`: jobs without keys, in a transaction that is theirs. Raises the driver's errors, a unique violation among them
+    """`new`: without keys, in a transaction that is theirs. Raises the driver's errors, a unique violation among them
     when an id exists."""
     if not new:
         return await insert(session, statements, part, SILENCE, values)
-    await session.fetch(statements.enqueue_new, values)
+    await session.fetch(statements.enqueue_new if len(part.jobs) > 1 else statements.enqueue_one_new, values)
     return {}
 
 

@@ -61,7 +61,9 @@ SILENCE = Rings([], [])
 
 def rings(jobs: Sequence[Job]) -> Rings:
     """Of all jobs that there are."""
-    if len(jobs) > 1 and any(map(_available_at, jobs)):
+    if len(jobs) == 1:
+        return Rings([str(jobs[0].topic)], [jobs[0].available_at])
+    if any(map(_available_at, jobs)):
         first: dict[str, datetime | None] = {}
         for job in jobs:
             known = first.setdefault(job.topic, job.available_at)
@@ -69,7 +71,7 @@ def rings(jobs: Sequence[Job]) -> Rings:
                 first[job.topic] = job.available_at
         return Rings([str(topic) for topic in first], list(first.values()))
     topics = [str(topic) for topic in set(map(_topic, jobs))]
-    return Rings(topics, [job.available_at for job in jobs] if len(jobs) == 1 else [])
+    return Rings(topics, [])
 
 
 def prepare(jobs: Sequence[Job], max_payload: int) -> Prepared:

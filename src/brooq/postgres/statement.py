@@ -44,6 +44,7 @@ class Statements:
     enqueue: str
     enqueue_new: str
     enqueue_one: str
+    enqueue_one_new: str
     examine_connections: str
     examine_horizon: str
     examine_indexes: str

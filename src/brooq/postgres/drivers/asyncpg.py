@@ -176,9 +176,11 @@ class AsyncpgDriver:
             raise without_password(error, self._dsn) from None
 
     async def borrow(self, *, checked: bool) -> AsyncpgSession:
-        # asyncpg hears of a connection's end when it comes: what it lends needs no question.
+        # asyncpg hears of a connection's end when it comes: what it lends needs no question. Where one is idle there is
+        # nothing to wait for, and no timer to set.
+        patience = None if self._pool.get_idle_size() else POOL_PATIENCE
         try:
-            return AsyncpgSession(await self._pool.acquire(timeout=POOL_PATIENCE), self._pool)
+            return AsyncpgSession(await self._pool.acquire(timeout=patience), self._pool)
         except self.errors as error:  # it may have to connect
             raise without_password(error, self._dsn) from None
 

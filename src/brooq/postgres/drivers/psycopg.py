@@ -20,6 +20,10 @@ from brooq.postgres.trouble import without_password
 
 Connection = psycopg.AsyncConnection[Any]
 
+CURSOR = "_brooq_cursor"
+"""Where a connection that is lent to us, or ours, keeps the cursor of its last statement: making one takes as long as half a
+round trip."""
+
 _REGISTERED: WeakSet[Connection] = WeakSet()
 """Connections that know our arrays."""
 
@@ -27,10 +31,13 @@ _REGISTERED: WeakSet[Connection] = WeakSet()
 class PsycopgSession:
     """An AsyncConnection as a Session."""
 
-    def __init__(self, connection: Connection, pool: AsyncConnectionPool[Any] | None = None) -> None:
-        """`pool`: where a borrowed connection goes back to."""
+    def __init__(
+        self, connection: Connection, pool: AsyncConnectionPool[Any] | None = None, *, own: bool = False
+    ) -> None:
+        """`pool`: where a borrowed connection goes back to. `own`: nobody else has it meanwhile."""
         self.raw = connection
         self._pool = pool
+        self._own = own
         self._autocommit = connection.autocommit
 
     @property
@@ -43,19 +50,24 @@ class PsycopgSession:
 
     @property
     def in_transaction(self) -> bool:
-        return not self.raw.closed and self.raw.info.transaction_status != TransactionStatus.IDLE
+        return not self.raw.closed and self.raw.pgconn.transaction_status != TransactionStatus.IDLE
 
     @property
     def begins(self) -> bool:
         return not self.raw.autocommit
 
     async def fetch(self, statement: str, parameters: Sequence[Any] = (), *, prepare: bool | None = None) -> Rows:
-        if self.raw not in _REGISTERED:
-            register(self.raw.adapters)
-            _REGISTERED.add(self.raw)
-        async with psycopg.AsyncRawCursor(self.raw, row_factory=psycopg.rows.tuple_row) as cursor:
-            await cursor.execute(statement, [packed(each) for each in parameters], prepare=prepare, binary=True)
-            return await cursor.fetchall()
+        cursor = vars(self.raw).pop(CURSOR, None) if self._own else None
+        if cursor is None:
+            if self.raw not in _REGISTERED:
+                register(self.raw.adapters)
+                _REGISTERED.add(self.raw)
+            cursor = psycopg.AsyncRawCursor(self.raw, row_factory=psycopg.rows.tuple_row)
+        await cursor.execute(statement, [packed(each) for each in parameters], prepare=prepare, binary=True)
+        rows: Rows = await cursor.fetchall()
+        if self._own and len(rows) <= 1:  # it holds its last answer, which may be large
+            setattr(self.raw, CURSOR, cursor)
+        return rows
 
     def packed(self, parameters: Sequence[Any]) -> Sequence[Any]:
         return [packed(each) for each in parameters]
@@ -130,13 +142,14 @@ class PsycopgDriver:
         kwargs.setdefault("connect_timeout", 10)
         kwargs.setdefault("application_name", "brooq")
         try:
-            return PsycopgSession(await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs))
+            connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True, **kwargs)
         except psycopg.Error as error:
             raise without_password(error, str(conninfo)) from None
+        return PsycopgSession(connection, own=True)
 
     async def borrow(self, *, checked: bool) -> PsycopgSession:
         while True:
-            session = PsycopgSession(await self._pool.getconn(), self._pool)
+            session = PsycopgSession(await self._pool.getconn(), self._pool, own=True)
             try:
                 if not checked or await self._alive(session.raw):
                     # It must not send a BEGIN of its own before ours.
