@@ -207,7 +207,7 @@ class PostgresStore:
         rows = await self._on_lane(work, within=max(lease.total_seconds(), 5.0))
         _, written, limited, which, _, _, _, now, *_ = rows[-1]
         if written == len(outcomes):
-            settled = [Hold(outcome.id, outcome.token) for outcome in outcomes]
+            settled = [Hold._make((outcome.id, outcome.token)) for outcome in outcomes]  # a third of Hold(…)
         else:
             settled = [Hold(UUID(id), token) for id, token in json.loads(which or "[]")]
         rows = rows[:-1]
