@@ -319,6 +319,7 @@ def test_enqueueing(connection: psycopg.Connection[Any], mode: str) -> None:
         assert one["Actual Rows"] == rows
     new = [uuid4(), "mail", "1", None, None, 0, None, None, None, False, None]
     check(explain(connection, STATEMENTS.enqueue_one_new, new, mode), buffers=80)
+    check(explain(connection, STATEMENTS.enqueue_keyed, columns(["known", "newer"]), mode), buffers=250)
     check(explain(connection, STATEMENTS.enqueue_new, columns([None, None]), mode), buffers=250)
 
 

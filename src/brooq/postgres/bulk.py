@@ -37,6 +37,8 @@ class Parts:
         self.jobs = jobs
         self._max_payload = max_payload
         self._ordered = in_order(jobs)
+        self.keyed = self._ordered is not jobs or bool(jobs[0].idempotency_key)
+        """Whether any job has a key."""
         self._ends = _ends(len(jobs))
         self._encoded: list[Prepared] = []
         if len(self) == 1:
@@ -55,11 +57,6 @@ class Parts:
                 refuse(self.jobs, self._max_payload)
                 raise
         return self._encoded[number]
-
-    @property
-    def keyed(self) -> bool:
-        """Whether any job has a key."""
-        return self._ordered is not self.jobs or any(job.idempotency_key for job in self.jobs)
 
 
 def _ends(count: int) -> list[int]:
@@ -85,7 +82,7 @@ async def enqueue_alone(
     Answers as `insert`. `lend` is a store's way to borrow a connection of the pool.
     """
     unknown = False
-    new = not parts.keyed
+    new = len(parts.jobs) > 1 or not parts.keyed
     for attempt in range(TRIES):
         try:
             async with lend(checked=False, begins=len(parts) > 1) as session:
@@ -113,18 +110,20 @@ async def enqueue_alone(
 async def _write(session: Session, statements: Statements, parts: Parts, *, new: bool, wake: bool) -> dict[UUID, UUID]:
     if len(parts) == 1:
         told = rings(parts.jobs) if wake else SILENCE
-        return await _insert(session, statements, parts[0], parameters(parts[0], told), new=new)
+        return await _insert(session, statements, parts[0], parameters(parts[0], told), keyed=parts.keyed, new=new)
     found: dict[UUID, UUID] = {}
     last = len(parts) - 1
     under_way = _start(session.execute("begin isolation level read committed"))
     try:
         for number in range(len(parts)):
-            await asyncio.sleep(0)  # what is under way is sent, and the server begins
+            # What is under way runs to its first wait, and what uvloop has kept of it is sent: the server begins.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
             # Workers are woken just before the commit: who goes to sleep earlier hears of it.
             told = rings(parts.jobs) if wake and number == last else SILENCE
             values = session.packed(parameters(parts[number], told))
             found.update(await under_way or {})
-            under_way = _start(_insert(session, statements, parts[number], values, new=new))
+            under_way = _start(_insert(session, statements, parts[number], values, keyed=parts.keyed, new=new))
         found.update(await under_way or {})
     except BaseException as error:
         await _ended(session, under_way, cancel=isinstance(error, asyncio.CancelledError))
@@ -134,12 +133,12 @@ async def _write(session: Session, statements: Statements, parts: Parts, *, new:
 
 
 async def _insert(
-    session: Session, statements: Statements, part: Prepared, values: Sequence[Any], *, new: bool
+    session: Session, statements: Statements, part: Prepared, values: Sequence[Any], *, keyed: bool, new: bool
 ) -> dict[UUID, UUID]:
-    """`new`: without keys, in a transaction that is theirs. Raises the driver's errors, a unique violation among them
-    when an id exists."""
-    if not new:
-        return await insert(session, statements, part, SILENCE, values)
+    """`new`: no id of these exists, as far as is known, and the transaction is theirs. Raises the driver's errors, a unique
+    violation among them when one does exist."""
+    if keyed or not new:
+        return await insert(session, statements, part, SILENCE, values=values, new=new)
     await session.fetch(statements.enqueue_new if len(part.jobs) > 1 else statements.enqueue_one_new, values)
     return {}
 

@@ -133,10 +133,17 @@ def answers(jobs: Sequence[Job], found: Mapping[UUID, UUID]) -> list[Enqueued]:
 
 
 async def insert(
-    session: Shared, statements: Statements, prepared: Prepared, rings: Rings, values: Sequence[Any] | None = None
+    session: Shared,
+    statements: Statements,
+    prepared: Prepared,
+    rings: Rings,
+    *,
+    values: Sequence[Any] | None = None,
+    new: bool = False,
 ) -> dict[UUID, UUID]:
     """Insert the jobs, or find the ones that stand in their way; answers by the id that each job came with, which one was
-    found for it. Who is not among the answers was written. `values`: the parameters, if somebody has them already.
+    found for it. Who is not among the answers was written. `values`: the parameters, if somebody has them already. `new`:
+    no id exists, and the transaction may fail if one does.
 
     A job whose own id is found was written by this call, or by an earlier try of it: it counts as created.
     Raises the driver's errors.
@@ -144,7 +151,10 @@ async def insert(
     found: dict[UUID, UUID] = {}
     left = prepared
     for _ in range(TRIES):
-        count = await _written(session, statements, left, values or parameters(left, rings))
+        several = statements.enqueue_keyed if new else statements.enqueue
+        statement = several if len(left.jobs) > 1 else statements.enqueue_one
+        rows = await session.fetch(statement, values or parameters(left, rings))
+        count = len(rows) if statement is statements.enqueue_one else int(rows[0][0])
         if count == len(left.jobs):
             return found
         values = None
@@ -157,14 +167,6 @@ async def insert(
         if not left.jobs:
             return found
     raise StoreUnavailable(text("postgres.key_unstable", tries=TRIES))
-
-
-async def _written(session: Shared, statements: Statements, prepared: Prepared, values: Sequence[Any]) -> int:
-    """Insert the jobs that nothing stands in the way of; how many those are."""
-    if len(prepared.jobs) == 1:
-        return len(await session.fetch(statements.enqueue_one, values))
-    ((count, _),) = await session.fetch(statements.enqueue, values)
-    return int(count)
 
 
 def parameters(prepared: Prepared, rings: Rings) -> list[Any]:

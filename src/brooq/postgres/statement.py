@@ -42,6 +42,7 @@ class Statements:
     declare: str
     ended: str
     enqueue: str
+    enqueue_keyed: str
     enqueue_new: str
     enqueue_one: str
     enqueue_one_new: str
