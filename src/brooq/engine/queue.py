@@ -200,7 +200,7 @@ class Queue:
         return answer
 
     async def enqueue_many(self, jobs: Sequence[Job]) -> list[Enqueued]:
-        """Enqueue jobs in one statement and one transaction: all or none; answers in order."""
+        """Enqueue jobs in one transaction: all or none; answers in order. Payloads are read until it answers."""
         answers = await self.store.enqueue(None, self._prepared(jobs))
         if self._worker is not None:
             self._worker.nudge()
