@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 from tests.engine.parts import memory, queue, until
 from tests.simulation.virtual import virtual
 
 from brooq import Claim, ConfigError, Job, KindOptions, Limits, Queue, State
+from brooq.engine.limited import LimitedTopics
 from brooq.engine.store import LimitedClaim
 from brooq.testing import MemoryStore
 from brooq.vocabulary.error import StoreBusy, StoreUnavailable
@@ -183,3 +185,16 @@ def test_impossible_limits_are_refused_when_the_kind_is_registered(options: dict
     assert problem in caught.value.problems[1]
     with pytest.raises(ConfigError):
         Limits(**options)  # type: ignore[arg-type]
+
+
+@virtual
+async def test_a_claim_of_other_topics_says_nothing_about_a_limited_one() -> None:
+    """A wake-up asks for its topic alone: what is known of the others stays, in its order."""
+    topics = LimitedTopics(memory(), "w", timedelta(seconds=3), lambda: None)
+    topics.told(["a", "b", "c"], ["a", "b", "c", "d"])
+    topics.told(["c"], ["b", "c"])
+    assert [topic for topic in "abcd" if topic in topics] == ["a", "c"]
+    topics.told([], ["d"])
+    assert "a" in topics
+    topics.told([], ["a", "b", "c", "d"])
+    assert "a" not in topics

@@ -65,6 +65,8 @@ class Exchanger:
         self._limited = LimitedTopics(store, worker, config.lease_time, self.look)
         self._ended: list[Attempt] = []
         self._hungry = True
+        self._rung: dict[str, None] = {}
+        """Topics that are to be looked at, when all are not."""
         self._exchanging = 0
         self._finished = False
         self._claims = asyncio.Event()
@@ -83,9 +85,12 @@ class Exchanger:
             lane = self._lane(pulse, claims=pulse is first, outcomes=pulse is last)
             self._lanes.append(loop.create_task(lane, name=f"brooq {pulse.name}"))
 
-    def look(self) -> None:
-        """There may be jobs: claim as soon as a slot is free."""
-        self._hungry = True
+    def look(self, topic: str = "") -> None:
+        """There may be jobs, of one topic where it is named: claim as soon as a slot is free."""
+        if topic:
+            self._rung[topic] = None
+        else:
+            self._hungry = True
         self._claims.set()
 
     def freed(self, attempts: Iterable[Attempt]) -> None:
@@ -131,7 +136,7 @@ class Exchanger:
         work = self._claims if claims else self._outcomes
         try:
             while not self._finished:
-                limit = self._claimable() if claims and self._hungry else 0
+                limit = self._claimable() if claims and (self._hungry or self._rung) else 0
                 if not limit and not (outcomes and self._ended):
                     work.clear()
                     await work.wait()
@@ -180,8 +185,7 @@ class Exchanger:
         topics: Sequence[str] = ()
         share = 0
         if limit:
-            self._topics.rotate(-1)
-            topics = self._topics
+            topics = self._asked()
             share = self._limited.share(limit)
             self._hungry = False  # whoever calls `look` from now on may know of jobs that this claim does not see
         full = True
@@ -198,8 +202,16 @@ class Exchanger:
             self._begin(exchange.taken, sent)
         if not limit:
             return exchange, 0
-        self._limited.told(exchange.limited)
+        self._limited.told(exchange.limited, topics)
         return exchange, limit - len(exchange.taken) if exchange.limited else 0
+
+    def _asked(self) -> Sequence[str]:
+        """The topics of the next claim: all of them in turns, or those that jobs were told of."""
+        rung, self._rung = self._rung, {}
+        if self._hungry:
+            self._topics.rotate(-1)
+            return self._topics
+        return list(rung)
 
     async def _claim_limited(self, limit: int) -> None:
         """The limited topics' share of the free slots. Their outcomes of this round are recorded by now."""

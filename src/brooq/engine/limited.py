@@ -36,9 +36,10 @@ class LimitedTopics:
         """Whether the topic had limits and waiting jobs when it was looked at last."""
         return topic in self._topics
 
-    def told(self, topics: Sequence[str]) -> None:
-        """What the last exchange has found, in any order."""
-        known = [topic for topic in self._topics if topic in topics]  # their turns stay as they are
+    def told(self, topics: Sequence[str], asked: Sequence[str]) -> None:
+        """What the last exchange has found among the topics that it was asked for, in any order."""
+        # Their turns stay as they are.
+        known = [topic for topic in self._topics if topic in topics or topic not in asked]
         self._topics = [*known, *(topic for topic in topics if topic not in known)]
 
     def share(self, limit: int) -> int:
