@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import partial
+from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 from tests.engine.parts import memory, queue, until, until_state
@@ -24,16 +25,20 @@ class ScriptedBell:
         self.closed = 0
         self.errors: deque[Exception] = deque()
         self.cancels: list[UUID] = []
-        self._rung = 0
+        self._rung: Callable[[str], None] = lambda _: None
+        self._rings = 0
         self._heard = asyncio.Event()
 
-    def ring(self, times: int = 1) -> None:
-        self._rung += times
+    def ring(self, times: int = 1, topic: str = "t") -> None:
+        self._rings += times
         self._heard.set()
+        for _ in range(times):
+            self._rung(topic)
 
-    async def hang_up(self) -> None:
+    async def hang_up(self, rung: Callable[[str], None]) -> None:
         if self.errors:
             raise self.errors.popleft()
+        self._rung = rung
         self.hangs = True
 
     async def take_down(self) -> None:
@@ -46,10 +51,10 @@ class ScriptedBell:
         except TimeoutError:
             pass
         self._heard.clear()
-        rung, self._rung = self._rung, 0
+        rings, self._rings = self._rings, 0
         if self.errors:
             raise self.errors.popleft()
-        return rung
+        return rings
 
     def canceled(self) -> list[UUID]:
         told, self.cancels = self.cancels, []
@@ -61,21 +66,21 @@ class ScriptedBell:
 
 
 class Ground:
-    """A waker with a scripted bell; when it nudged, and how many jobs were claimed."""
+    """A waker with a scripted bell; when it nudged, which topics it told of, and how many jobs were claimed."""
 
     def __init__(self) -> None:
         self.bell = ScriptedBell()
         self.nudged: list[float] = []
+        self.rung: list[str] = []
         self.claimed = 0
         self.canceled: list[UUID] = []
-        self.waker = Waker(self.bell, self._nudge, lambda: self.claimed, VirtualRuntime(), self.canceled.extend)
+        self.waker = Waker(
+            self.bell, self._nudge, self.rung.append, lambda: self.claimed, VirtualRuntime(), self.canceled.extend
+        )
         self.waker.start()
 
     def _nudge(self) -> None:
         self.nudged.append(asyncio.get_running_loop().time())
-
-    def nudges(self, count: int) -> bool:
-        return len(self.nudged) == count
 
     async def settled(self) -> None:
         await asyncio.sleep(sum(SETTLING) + 0.01)
@@ -86,11 +91,11 @@ class Ground:
 async def test_each_ring_is_a_look_at_once() -> None:
     ground = Ground()
     await ground.settled()
-    begun = asyncio.get_running_loop().time()
-    for number in range(1, 4):
-        ground.bell.ring()
-        await until(partial(ground.nudges, number))
-    assert asyncio.get_running_loop().time() - begun < 0.1
+    for number in range(3):
+        ground.bell.ring(topic=f"t{number}")
+        assert ground.rung[number:] == [f"t{number}"]
+        await asyncio.sleep(0.01)
+    assert not ground.nudged, "only for the topic that was rung for"
     await ground.waker.stop()
     assert ground.bell.closed
 
@@ -139,9 +144,9 @@ async def test_a_lost_bell_is_hung_up_again() -> None:
     ground.bell.errors.append(StoreUnavailable("away"))
     ground.bell.ring()
     await until(lambda: not ground.bell.errors and ground.bell.hangs)
-    ground.nudged.clear()
+    ground.rung.clear()
     ground.bell.ring()
-    await until(lambda: ground.nudged)
+    await until(lambda: ground.rung)
     await ground.waker.stop()
 
 
@@ -175,6 +180,47 @@ async def test_a_queue_has_one_while_it_runs() -> None:
         bell.ring()
         await until_state(store, State.DONE, seconds=0.1)
     assert bell.closed
+
+
+@virtual
+async def test_a_ring_is_a_claim_of_its_topic_and_a_full_one_is_followed_by_one_of_all() -> None:
+    store, bell = memory(), ScriptedBell()
+    store.bell = lambda topics: bell  # type: ignore[method-assign]
+    asked: list[list[str]] = []
+    exchange = store.exchange
+
+    async def told(worker: str, outcomes: Any, topics: Any, limit: int, lease: Any) -> Any:
+        asked.extend([sorted(topics)] if topics else [])
+        return await exchange(worker, outcomes, topics, limit, lease)
+
+    store.exchange = told  # type: ignore[method-assign]
+
+    def state(id: UUID) -> State:
+        (found,) = [job.state for job in store.jobs if job.id == id]
+        return found
+
+    async def handler(claim: Claim) -> None:
+        pass
+
+    made = queue(store, workers=2, poll_interval=1000)
+    for topic in ("a", "b", "c"):
+        made.register_kind(topic, handler)
+    producer = queue(store)
+    async with made:
+        await asyncio.sleep(1)
+        asked.clear()
+        other, job = [(await producer.enqueue(Job(topic))).id for topic in ("a", "b")]
+        bell.ring(topic="b")
+        await until(lambda: state(job) is State.DONE)
+        assert (asked, state(other)) == ([["b"]], State.PENDING)
+        bell.ring(topic="c")
+        bell.ring(topic="b")
+        await until(lambda: len(asked) > 1)
+        assert asked[1] == ["b", "c"]
+        await producer.enqueue_many([Job("c"), Job("c"), Job("c")])
+        bell.ring(topic="c")
+        await until(lambda: state(other) is State.DONE)
+        assert asked[2:4] == [["c"], ["a", "b", "c"]]
 
 
 @virtual

@@ -20,6 +20,9 @@ Driver = Literal["psycopg", "asyncpg"]
 SOON = 10.0
 """Seconds that a ring may take on a busy machine."""
 
+RUNG: list[str] = []
+"""The topics that the bell of the fixture has rung for."""
+
 
 @pytest.fixture(params=["psycopg", "asyncpg"])
 def driver(request: pytest.FixtureRequest) -> Any:
@@ -36,7 +39,8 @@ async def store(dsn: str, driver: Driver) -> AsyncIterator[PostgresStore]:
 async def bell(store: PostgresStore) -> AsyncIterator[PostgresBell]:
     made = store.bell(["t", "u"])
     assert isinstance(made, PostgresBell)
-    await made.hang_up()
+    RUNG.clear()
+    await made.hang_up(RUNG.append)
     yield made
     await made.close()
 
@@ -49,7 +53,7 @@ async def test_an_enqueue_rings(store: PostgresStore, bell: PostgresBell) -> Non
     rung = await bell.wait(SOON)
     while rung < 2:
         rung += await bell.wait(SOON)
-    assert rung == 2, "once a topic"
+    assert (rung, sorted(RUNG)) == (2, ["t", "t", "u"]), "once a topic"
 
 
 async def test_what_nobody_here_can_start_does_not_ring(store: PostgresStore, bell: PostgresBell) -> None:
@@ -73,17 +77,18 @@ async def test_a_bell_that_was_taken_down_is_not_rung(store: PostgresStore, bell
     await bell.take_down()
     await store.enqueue(None, [Job("t")])
     assert await bell.wait(0.2) == 0
-    await bell.hang_up()
+    await bell.hang_up(RUNG.append)
     await store.enqueue(None, [Job("t")])
     assert await bell.wait(SOON) == 1
 
 
 async def test_several_workers_are_all_told(store: PostgresStore, bell: PostgresBell) -> None:
-    other = store.bell(["t"])
+    other, others = store.bell(["t"]), list[str]()
     assert other is not None
-    await other.hang_up()
+    await other.hang_up(others.append)
     await store.enqueue(None, [Job("t")])
     assert [await bell.wait(SOON), await other.wait(SOON)] == [1, 1]
+    assert (RUNG, others) == (["t"], ["t"])
     await bell.take_down()
     await store.enqueue(None, [Job("t")])
     assert await other.wait(SOON) == 1
@@ -96,7 +101,7 @@ async def test_a_lost_connection_is_said(store: PostgresStore, bell: PostgresBel
                       " and datname = current_database() and query like '%advisory_lock_shared%'")  # fmt: skip
     with pytest.raises(StoreUnavailable):
         await bell.wait(SOON)
-    await bell.hang_up()
+    await bell.hang_up(RUNG.append)
     await store.enqueue(None, [Job("t")])
     assert await bell.wait(SOON) == 1
 

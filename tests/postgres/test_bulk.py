@@ -180,7 +180,7 @@ async def test_workers_of_all_topics_are_woken_once(driver: Driver, dsn: str) ->
         store = PostgresStore(pool)
         bell = store.bell(["a", "b", "c", "later"])
         assert isinstance(bell, PostgresBell)
-        await bell.hang_up()
+        await bell.hang_up(lambda _: None)
         await store.enqueue(None, jobs)
         rung = 0
         while rung < 2:

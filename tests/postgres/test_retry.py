@@ -117,7 +117,7 @@ async def test_an_idle_worker_hears_of_a_retry(dsn: str) -> None:
         old = await ended(store, Job("t"))
         bell = store.bell(["t"])
         assert bell is not None
-        await bell.hang_up()
+        await bell.hang_up(lambda _: None)
         operator = Operator(store, "ann")
         await operator.retry(old.id)
         assert await bell.wait(10) == 1

@@ -431,7 +431,9 @@ class Queue:
             self._scheduler.start()
         bell = self.store.bell(list(self._kinds))
         if bell is not None:
-            self._waker = Waker(bell, worker.nudge, self.metrics.claimed.total, self._runtime, worker.doubt)
+            self._waker = Waker(
+                bell, worker.nudge, worker.rung, self.metrics.claimed.total, self._runtime, worker.doubt
+            )
             self._waker.start()
         log.info(text("engine.started", worker=name, slots=config.workers, topics=", ".join(self._kinds) or "-"))
 

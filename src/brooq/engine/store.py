@@ -7,7 +7,7 @@ caller's own transaction raises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -209,14 +209,17 @@ class Bell(Protocol):
     """A hint that there may be jobs: whoever enqueues rings it while it hangs. It hears of running jobs that were
     canceled too, whether it hangs or not. Hints get lost: polling and renewals are the truth."""
 
-    async def hang_up(self) -> None:
-        """Producers ring from now on. Raises StoreUnavailable; StoreRefused where there can be no wake-ups at all."""
+    async def hang_up(self, rung: Callable[[str], None]) -> None:
+        """Producers ring from now on: `rung` is called in this event loop, with the topic, as soon as a ring is heard.
+
+        Raises StoreUnavailable; StoreRefused where there can be no wake-ups at all.
+        """
 
     async def take_down(self) -> None:
         """Producers ring no more. Raises StoreUnavailable."""
 
     async def wait(self, seconds: float) -> int:
-        """How often it has rung; waits until it rings or hears of a cancel, for at most so many seconds.
+        """How often it has rung since the last time; waits until it rings or hears of a cancel, for at most so many seconds.
 
         Raises StoreUnavailable.
         """

@@ -42,15 +42,17 @@ class Waker:
         self,
         bell: Bell,
         nudge: Callable[[], None],
+        rung: Callable[[str], None],
         claimed: Callable[[], int],
         runtime: Runtime,
         canceled: Callable[[list[UUID]], None],
     ) -> None:
-        """`nudge` makes the worker look for jobs; `claimed` tells how many it has claimed so far; `canceled` hears of jobs
-        that were canceled while they ran, here or elsewhere."""
+        """`nudge` makes the worker look for jobs, `rung` for those of one topic. `claimed` tells how many it has claimed so
+        far; `canceled` hears of jobs that were canceled while they ran, here or elsewhere."""
         self.pulse = Pulse("wake-ups", runtime)
         self._bell = bell
         self._nudge = nudge
+        self._rung = rung
         self._claimed = claimed
         self._runtime = runtime
         self._canceled = canceled
@@ -73,7 +75,7 @@ class Waker:
     async def _run(self) -> None:
         while True:
             try:
-                await self._bell.hang_up()
+                await self._bell.hang_up(self._rung)
                 self.pulse.beat()
                 await self._settle()
                 await self._listen()
@@ -98,8 +100,6 @@ class Waker:
         rings, since = 0, self._runtime.clock()
         while rings < CROWD:
             rung = await self._wait(ROUND)
-            if rung:
-                self._nudge()
             now = self._runtime.clock()
             if now - since >= WINDOW:
                 rings, since = 0, now

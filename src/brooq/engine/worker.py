@@ -94,6 +94,10 @@ class Worker:
         """There may be jobs: look now."""
         self._exchanger.look()
 
+    def rung(self, topic: str) -> None:
+        """There is a job of this topic: look now."""
+        self._exchanger.look(topic)
+
     def doubt(self, jobs: Sequence[UUID]) -> None:
         """Somebody may have taken these jobs away: renew at once, if any of them is held here."""
         self.keeper.doubt(jobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from brooq.postgres.session import Driver, Session
@@ -22,13 +22,17 @@ class PostgresBell:
         self._driver = driver
         self._statements = statements
         self._topics = list(topics)
-        self._wanted = {f"{schema}.{topic}" for topic in topics}
+        self._wanted = {f"{schema}.{topic}": topic for topic in topics}
         self._cancels = f"{schema}. "
         self._canceled: list[UUID] = []
+        self._rings = 0
+        self._rung: Callable[[str], None] = lambda _: None
         self._session: Session | None = None
 
-    async def hang_up(self) -> None:
-        """Producers ring from now on. Raises StoreUnavailable; StoreRefused behind a pooler: no session to listen in."""
+    async def hang_up(self, rung: Callable[[str], None]) -> None:
+        """Producers ring from now on; `rung` hears the topic. Raises StoreUnavailable; StoreRefused behind a pooler: no
+        session to listen in."""
+        self._rung = rung
         try:
             session = self._session or await self._connect()
             await session.fetch(self._statements.wait, [self._topics])
@@ -41,7 +45,7 @@ class PostgresBell:
 
     async def _connect(self) -> Session:
         session = self._session = await self._driver.connect()
-        await session.listen(CHANNEL)
+        await session.listen(CHANNEL, self._hear)
         ((pid,),) = await session.fetch("select pg_backend_pid()")
         if pid != session.pid:
             raise StoreRefused(text("postgres.no_sessions"))
@@ -61,18 +65,24 @@ class PostgresBell:
         """How often it has rung; waits until it rings, for at most so many seconds. Raises StoreUnavailable."""
         assert self._session is not None, "it does not hang"
         try:
-            told = await self._session.notices(seconds)
+            await self._session.heard(seconds)
         except self._driver.errors as error:
             await self.close()
             raise translate(error) from None
-        # Anybody may notify anything: whatever is no id is no cancel.
-        for each in told:
-            if each.startswith(self._cancels):
-                try:
-                    self._canceled.append(UUID(each.removeprefix(self._cancels)))
-                except ValueError:
-                    continue
-        return sum(each in self._wanted for each in told)
+        rings, self._rings = self._rings, 0
+        return rings
+
+    def _hear(self, payload: str) -> None:
+        """Anybody may notify anything: what is no topic of ours is no ring, and what is no id is no cancel."""
+        topic = self._wanted.get(payload)
+        if topic is not None:
+            self._rings += 1
+            self._rung(topic)
+        elif payload.startswith(self._cancels):
+            try:
+                self._canceled.append(UUID(payload.removeprefix(self._cancels)))
+            except ValueError:
+                pass
 
     def canceled(self) -> list[UUID]:
         """The jobs that were canceled while they ran, as far as `wait` has heard; each is told once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
@@ -53,11 +53,12 @@ class Session(Shared, Protocol):
     async def execute(self, command: str) -> None:
         """Run a command without parameters."""
 
-    async def listen(self, channel: str) -> None:
-        """Hear of what is notified on a channel, whose name is a plain word."""
+    async def listen(self, channel: str, hear: Callable[[str], None]) -> None:
+        """Send what is notified on a channel to `hear`, where the driver hears by itself as soon as it comes, else while
+        `heard` waits. The channel's name is a plain word."""
 
-    async def notices(self, seconds: float) -> list[str]:
-        """What was notified meanwhile; waits for the first one, for at most so many seconds."""
+    async def heard(self, seconds: float) -> None:
+        """Wait until something was notified since the last time, for at most so many seconds."""
 
     def sever(self) -> None:
         """Shut the socket down: whoever waits on it gets an error at once, even from a dead peer."""

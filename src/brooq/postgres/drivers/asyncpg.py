@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 from uuid import UUID
@@ -31,7 +31,6 @@ class AsyncpgSession:
         """`pool`: where a borrowed connection goes back to."""
         self.raw = connection
         self._pool = pool
-        self._told: list[str] = []
         self._heard = asyncio.Event()
 
     @property
@@ -76,15 +75,15 @@ class AsyncpgSession:
     async def rollback(self) -> None:
         await self.raw.execute("rollback")
 
-    async def listen(self, channel: str) -> None:
+    async def listen(self, channel: str, hear: Callable[[str], None]) -> None:
+        def tell(_connection: object, _pid: int, _channel: str, payload: object) -> None:
+            hear(str(payload))
+            self._heard.set()
+
         self.raw.add_termination_listener(lambda _: self._heard.set())
-        await self.raw.add_listener(channel, self._tell)
+        await self.raw.add_listener(channel, tell)
 
-    def _tell(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        self._told.append(str(payload))
-        self._heard.set()
-
-    async def notices(self, seconds: float) -> list[str]:
+    async def heard(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._heard.wait()
@@ -93,8 +92,6 @@ class AsyncpgSession:
         if self.closed:
             raise asyncpg.InterfaceError("connection is closed")
         self._heard.clear()
-        told, self._told = self._told, []
-        return told
 
     def sever(self) -> None:
         self.raw.terminate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -39,6 +39,7 @@ class PsycopgSession:
         self._pool = pool
         self._own = own
         self._autocommit = connection.autocommit
+        self._hear: Callable[[str], None] = lambda _: None
 
     @property
     def pid(self) -> int:
@@ -81,11 +82,13 @@ class PsycopgSession:
     async def rollback(self) -> None:
         await self.raw.rollback()
 
-    async def listen(self, channel: str) -> None:
+    async def listen(self, channel: str, hear: Callable[[str], None]) -> None:
+        self._hear = hear
         await self.raw.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
 
-    async def notices(self, seconds: float) -> list[str]:
-        return [notice.payload async for notice in self.raw.notifies(timeout=seconds, stop_after=1)]
+    async def heard(self, seconds: float) -> None:
+        async for notice in self.raw.notifies(timeout=seconds, stop_after=1):
+            self._hear(notice.payload)
 
     def sever(self) -> None:
         try:
