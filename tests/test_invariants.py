@@ -286,6 +286,17 @@ OUTCOME = HELD + " job.locked_by = $1 and job.claim_seq = outcome.token"
 HOLD = HELD + " job.locked_by = $1 and job.claim_seq = held.token\n    order"
 SETTLE = "state = 'processing' and locked_by = $1::text and claim_seq = $3::bigint"
 
+CLAIMS: list[tuple[str, str, str, Violation]] = [
+    ("G5", "claim_seq = job.claim_seq + 1,", "", claims_of_one_job_share_a_fence),
+    ("G4.2", "skip locked", "", claim_waits_for_a_rival),
+    ("G5", "for update skip locked", "for no key update skip locked", zombie_commits_beside_a_new_claim),
+    ("G4.2", "and job.state in ('pending', 'failed')\n", "\n", held_job_claimed_again),
+    ("G4.10", "and job.available_at <= now()", "", future_job_claimed),
+    ("G4.6", "attempts = least(job.attempts, 2147483646) + 1,", "", attempt_not_spent_at_the_claim),
+    ("G4.6", "least(job.attempts, 2147483646)", "job.attempts", claim_fails_at_the_top_of_the_integer),
+]  # fmt: skip
+"""Those that both statements have that claim: `exchange` for several topics, `claim_topic` for one."""
+
 GUARDS = [
     Guard("G4.3", "exchange", OUTCOME, OUTCOME.replace(HELD, ""), finality_broken_by_exchange),
     Guard("G4.3", "settle", SETTLE, SETTLE.replace("state = 'processing' and", ""), finality_broken_by_settle),
@@ -298,15 +309,13 @@ GUARDS = [
     Guard("G5", "exchange", OUTCOME, OUTCOME.replace("and job.claim_seq = outcome.token", ""), stale_outcome_by_exchange),
     Guard("G5", "settle", SETTLE, SETTLE.replace("claim_seq = $3::bigint", "$3::bigint > 0"), stale_outcome_by_settle),
     Guard("G5", "renew", HOLD, HOLD.replace("and job.claim_seq = held.token", ""), stale_renewal),
-    Guard("G5", "exchange", "claim_seq = job.claim_seq + 1,", "", claims_of_one_job_share_a_fence),
-    Guard("G4.2", "exchange", "skip locked", "", claim_waits_for_a_rival),
-    Guard("G5", "exchange", "for update skip locked", "for no key update skip locked", zombie_commits_beside_a_new_claim),
-    Guard("G4.2", "exchange", "and job.state in ('pending', 'failed')\n", "\n", held_job_claimed_again),
-    Guard("G4.10", "exchange", "and job.available_at <= now()", "", future_job_claimed),
+    *(Guard(invariant, "exchange", text, instead, seen) for invariant, text, instead, seen in CLAIMS),
     Guard("K5", "exchange", "job.topic = probe.topic", "true", foreign_job_claimed),
     Guard("C1", "exchange", "limit (select $9::int)", "limit (select $9::int + 100)", more_claimed_than_asked),
-    Guard("G4.6", "exchange", "attempts = least(job.attempts, 2147483646) + 1,", "", attempt_not_spent_at_the_claim),
-    Guard("G4.6", "exchange", "least(job.attempts, 2147483646)", "job.attempts", claim_fails_at_the_top_of_the_integer),
+    *(Guard(invariant, "claim_topic", text, instead, seen) for invariant, text, instead, seen in CLAIMS),
+    Guard("K5", "claim_topic", "where job.topic = (select $2::text)\n          and job.priority", "where job.priority",
+          foreign_job_claimed),
+    Guard("C1", "claim_topic", "limit (select $3::int)", "limit (select $3::int + 100)", more_claimed_than_asked),
     Guard("G4.7", "reap", "and locked_until < now()", "", fresh_lease_reaped),
     Guard("G4.7", "reap", "expired_leases = least(expired_leases, 2147483646) + 1,", "", expiry_not_counted),
     Guard("D3", "reap", "skip locked", "", frozen_row_stops_the_reaper),
@@ -327,9 +336,13 @@ def weakened(guard: Guard) -> Statements:
     return replace(statements("public"), **{guard.statement: weak})
 
 
-@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: f"{guard.invariant}-{guard.violation.__name__}")
+@pytest.mark.parametrize(
+    "guard", GUARDS, ids=lambda guard: f"{guard.invariant}-{guard.statement}-{guard.violation.__name__}"
+)
 async def test_a_guard_keeps_its_invariant_and_nothing_else_does(place: Place, guard: Guard) -> None:
     assert isinstance(place.store, PostgresStore)
+    if guard.statement == "exchange":
+        place.topics = ["t", "u"]  # one topic alone is claimed by a statement of its own
     assert not await guard.violation(place), "with the guard"
     assert isinstance(place.ground, PostgresGround)
     await place.ground.execute("delete from job")

@@ -115,6 +115,7 @@ def counted_where_it_is_locked(stage: Stage) -> None:
     stage.weaken("claim_limited", (HELD, HELD + "    for no key update of held\n"))
 
 
+ONE_STEERED = "not exists (select from steered)"
 STEERED = "wanted.topic <> all (array(select topic from steered))"
 BUGS = (
     Bug("limit_counted_where_it_is_locked", ["C17"], counted_where_it_is_locked, rival_claims),
@@ -133,5 +134,7 @@ BUGS = (
     Bug("rate_without_spending", ["C17"],
         weak("claim_limited", ("set tokens = limits.tokens - counted.jobs", "set tokens = limits.tokens")), at_a_rate),
     Bug("claim_in_a_pause", ["C17"], weak("exchange", (STEERED, "true")), in_a_pause),
+    Bug("claim_of_one_topic_in_a_pause", ["C17"], weak("claim_topic", (ONE_STEERED, "true")), in_a_pause),
     Bug("exchange_of_limited_topics", ["C17"], weak("exchange", (STEERED, "true")), limited_by_the_way),
+    Bug("claim_of_one_limited_topic", ["C17"], weak("claim_topic", (ONE_STEERED, "true")), limited_by_the_way),
 )  # fmt: skip

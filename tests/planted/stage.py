@@ -43,11 +43,15 @@ class Stage:
     ordered: bool = False
     max_attempts: int = 3
     outcomes: dict[UUID, Outcome] = field(default_factory=dict)
+    topics: Sequence[str] = (TOPIC,)
+    """What is claimed: one topic alone has a statement of its own."""
 
     # --- planting ---
 
     def weaken(self, statement: str, *pieces: tuple[str, str]) -> None:
         """Replace pieces of a statement as it is now; a piece that is not there any more is an error."""
+        if statement == "exchange":
+            self.topics = (TOPIC, "another")
         text = getattr(self.store._statements, statement)
         for piece, instead in pieces:
             assert piece in text, f"{statement}.sql has changed: this bug has to follow it, {piece!r} is not there"
@@ -73,7 +77,7 @@ class Stage:
     async def claim(self, worker: str = "w", lease: timedelta = HOUR, limit: int = 1) -> list[Taken]:
         """A worker claims, and its handlers start. It looks from the beginning, as one that has just come does."""
         self.store._marks = Marks()
-        taken = (await self.store.exchange(worker, [], [TOPIC], limit, lease)).taken
+        taken = (await self.store.exchange(worker, [], self.topics, limit, lease)).taken
         for each in taken:
             self.begin(each, worker)
         return taken

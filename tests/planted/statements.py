@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -329,6 +330,27 @@ async def done_jobs_are_tidied(stage: Stage) -> None:
     )
 
 
+def claims(statement: str, suffix: str = "") -> Iterator[Bug]:
+    """What can be wrong with a claim, by either of the statements that claim."""
+    for name, promise, schedule, *pieces in CLAIMS:
+        yield Bug(f"{name}{suffix}", [promise], weak(statement, *pieces), schedule)
+
+
+CLAIMS: tuple[tuple[Any, ...], ...] = (
+    ("claim_without_recheck", "C3", rivals,
+        ("for update skip locked", ""), ("select found.ctid", "select found.id"), ("select job.ctid", "select job.id"),
+        ("job.ctid = any(array(select ctid from ready))", "job.id = any(array(select id from ready))")),
+    ("claim_of_held_jobs", "C3", held,
+        ("job.state in ('pending', 'failed')\n", "job.state in ('pending', 'failed', 'processing')\n")),
+    ("claim_without_a_new_fence", "C4", claimed_twice, ("claim_seq = job.claim_seq + 1,", "")),
+    ("claim_skips_a_fence", "C4", claimed_twice, ("job.claim_seq + 1", "job.claim_seq + 2")),
+    ("claim_spends_no_attempt", "C9", claimed_twice, ("attempts = least(job.attempts, 2147483646) + 1,", "")),
+    ("claim_of_the_future", "C15", from_the_future, ("and job.available_at <= now()", "")),
+    ("claim_in_reverse_order", "C15", in_order,
+        ("order by job.available_at, job.id", "order by job.available_at desc, job.id desc")),
+)  # fmt: skip
+"""Name, promise, schedule, and the pieces, which both statements have."""
+
 BUGS = (
     Bug("exchange_guard_without_seq", ["C4", "C10"], weak("exchange", without(FENCE, " and job.claim_seq = outcome.token")),
         stale_outcome),
@@ -349,22 +371,13 @@ BUGS = (
     Bug("preserve_below_zero", ["C9"], preserve_below_zero, preserved),
     Bug("dead_without_a_reason", ["C9"],
         weak("exchange", ("coalesce(outcome.error, job.last_error)", "job.last_error")), failed_to_death),
-    Bug("claim_without_recheck", ["C3"],
-        weak("exchange", ("for update skip locked", ""), ("select found.ctid", "select found.id"),
-             ("select job.ctid", "select job.id"),
-             ("job.ctid = any(array(select ctid from ready))", "job.id = any(array(select id from ready))")), rivals),
-    Bug("claim_of_held_jobs", ["C3"],
-        weak("exchange", ("job.state in ('pending', 'failed')\n", "job.state in ('pending', 'failed', 'processing')\n")),
-        held),
-    Bug("claim_without_a_new_fence", ["C4"], weak("exchange", ("claim_seq = job.claim_seq + 1,", "")), claimed_twice),
-    Bug("claim_skips_a_fence", ["C4"], weak("exchange", ("job.claim_seq + 1", "job.claim_seq + 2")), claimed_twice),
-    Bug("claim_spends_no_attempt", ["C9"],
-        weak("exchange", ("attempts = least(job.attempts, 2147483646) + 1,", "")), claimed_twice),
-    Bug("claim_of_the_future", ["C15"], weak("exchange", ("and job.available_at <= now()", "")), from_the_future),
-    Bug("claim_in_reverse_order", ["C15"],
-        weak("exchange", ("order by job.available_at, job.id", "order by job.available_at desc, job.id desc")), in_order),
+    *claims("exchange"),
+    *claims("claim_topic", "_of_one_topic"),
     Bug("claim_by_lowest_priority", ["C15"],
         weak("exchange", ("order by wanted.turn, level", "order by wanted.turn, level desc")), by_priority),
+    Bug("claim_by_lowest_priority_of_one_topic", ["C15"],
+        weak("claim_topic", ("    ) as level\n", "    ) as up cross join lateral (select 9 - up) as down (level)\n")),
+        by_priority),
     Bug("renewal_without_seq", ["C12"], weak("renew", without(HELD, " and job.claim_seq = held.token")), stale_renewal),
     Bug("renewal_without_owner", ["C12"],
         weak("renew", without(HELD, " and job.locked_by = $1", " and job.claim_seq = held.token")), foreign_renewal),

@@ -171,6 +171,14 @@ def test_a_claim(connection: psycopg.Connection[Any], mode: str, topics: list[st
 
 
 @MODES
+@pytest.mark.parametrize(("topic", "found"), [("mail", ASKED), ("empty", 0)])
+def test_a_claim_of_one_topic(connection: psycopg.Connection[Any], mode: str, topic: str, found: int) -> None:
+    plan = explain(connection, STATEMENTS.claim_topic, ["me", topic, ASKED, LEASE], mode)
+    check(plan, locked=ASKED, buffers=100 + 30 * ASKED)
+    assert plan["Actual Rows"] == found + SUMMARY
+
+
+@MODES
 @pytest.mark.parametrize("state", ["done", "failed"])
 def test_outcomes_with_the_next_claim(connection: psycopg.Connection[Any], mode: str, state: str) -> None:
     held = ids(connection, "state = 'processing' and locked_by = 'me'", ASKED)
@@ -179,22 +187,38 @@ def test_outcomes_with_the_next_claim(connection: psycopg.Connection[Any], mode:
     assert plan["Actual Rows"] == ASKED + SUMMARY
 
 
-def test_a_claim_walks_no_future_of_a_more_urgent_priority(connection: psycopg.Connection[Any]) -> None:
+CLAIMS = pytest.mark.parametrize(
+    ("statement", "parameters"),
+    [
+        ("exchange", [*outcomes([]), ["mail"], ASKED, LEASE, *UNMARKED]),
+        ("claim_topic", ["me", "mail", ASKED, LEASE]),
+    ],
+    ids=["exchange", "one topic"],
+)
+
+
+@CLAIMS
+def test_a_claim_walks_no_future_of_a_more_urgent_priority(
+    connection: psycopg.Connection[Any], statement: str, parameters: list[Any]
+) -> None:
     connection.execute(
         "update job set priority = 5 where topic = 'mail' and state = 'pending' and available_at <= now()"
     )
-    plan = explain(connection, STATEMENTS.exchange, [*outcomes([]), ["mail"], ASKED, LEASE, *UNMARKED])
+    plan = explain(connection, getattr(STATEMENTS, statement), parameters)
     check(plan, locked=ASKED, buffers=200 + 30 * ASKED)
     assert plan["Actual Rows"] == ASKED + SUMMARY
 
 
+@CLAIMS
 @pytest.mark.parametrize(
     "off", ["nestloop", "hashjoin", "mergejoin", "indexscan", "bitmapscan", "material", "sort", "memoize"]
 )
-def test_a_claim_keeps_its_limit_under_every_plan(connection: psycopg.Connection[Any], off: str) -> None:
+def test_a_claim_keeps_its_limit_under_every_plan(
+    connection: psycopg.Connection[Any], off: str, statement: str, parameters: list[Any]
+) -> None:
     """Whatever the planner may not use, exactly as many rows as asked."""
     connection.execute(f"set local enable_{off} = off".encode())
-    plan = explain(connection, STATEMENTS.exchange, [*outcomes([]), ["mail"], ASKED, LEASE, *UNMARKED])
+    plan = explain(connection, getattr(STATEMENTS, statement), parameters)
     assert (rows_locked(plan), plan["Actual Rows"]) == (ASKED, ASKED + SUMMARY)
 
 

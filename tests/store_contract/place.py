@@ -143,6 +143,8 @@ class Place:
         """Made by the fixture `place`."""
         self.store = store
         self.ground = ground
+        self.topics: Sequence[str] = ("t",)
+        """What `claim` asks for unless it is told."""
 
     async def enqueue(self, *jobs: Job) -> list[UUID]:
         """Enqueue jobs; answers their ids."""
@@ -152,9 +154,9 @@ class Place:
         """Enqueue one job."""
         return (await self.enqueue(Job(topic, payload, **options)))[0]
 
-    async def claim(self, limit: int = 10, topics: Sequence[str] = ("t",), worker: str = WORKER) -> list[Taken]:
+    async def claim(self, limit: int = 10, topics: Sequence[str] = (), worker: str = WORKER) -> list[Taken]:
         """An exchange that only claims."""
-        return (await self.store.exchange(worker, [], topics, limit, LEASE)).taken
+        return (await self.store.exchange(worker, [], topics or self.topics, limit, LEASE)).taken
 
     async def take(self, **options: Any) -> Taken:
         """Enqueue one job and claim it."""

@@ -36,6 +36,7 @@ class Statements:
     cancel: str
     census: str
     claim_limited: str
+    claim_topic: str
     claims_under_way: str
     dead: str
     dead_group: str

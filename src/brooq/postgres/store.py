@@ -195,14 +195,17 @@ class PostgresStore:
         self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta
     ) -> Exchange:
         """Outcomes and the next claim in one statement, on a connection of the engine's own."""
-        *columns, results = _columns(outcomes)
-        parameters = [worker, *columns, list(topics), limit, lease]
         # Outcomes alone have a lane of their own, which has nothing to do with where claims go on.
-        parameters += self._marks.columns() if limit else NO_MARKS
-        parameters.append(results)
+        marks = self._marks.columns() if limit else NO_MARKS
+        if len(topics) == 1 and limit and not outcomes and marks is NO_MARKS:
+            statement, parameters = self._statements.claim_topic, [worker, topics[0], limit, lease]
+        else:
+            *columns, results = _columns(outcomes)
+            statement = self._statements.exchange
+            parameters = [worker, *columns, list(topics), limit, lease, *marks, results]
 
         async def work(session: Session) -> Rows:
-            return await session.fetch(self._statements.exchange, parameters)
+            return await session.fetch(statement, parameters)
 
         rows = await self._on_lane(work, within=max(lease.total_seconds(), 5.0))
         _, written, limited, which, _, _, _, now, *_ = rows[-1]
