@@ -62,6 +62,7 @@ async def test_two_workers_and_a_producer_share_two_server_connections(pooled_ds
     async with await psycopg.AsyncConnection.connect(pooled_dsn, autocommit=True, prepare_threshold=None) as connection:
         for setting, default in (
             ("lock_timeout", "0"),
+            ("enable_seqscan", "on"),
             ("statement_timeout", "0"),
             ("transaction_isolation", "read committed"),
         ):

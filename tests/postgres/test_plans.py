@@ -14,7 +14,8 @@ import pytest
 from psycopg import sql
 from tests.database import Server
 
-from brooq.postgres import limited
+from brooq.postgres import PostgresStore, limited, open_pool
+from brooq.postgres.session import Session
 from brooq.postgres.statement import statements
 
 pytestmark = pytest.mark.xdist_group("plans")  # one process makes the big table, once
@@ -393,3 +394,39 @@ def test_the_census_estimates_what_it_does_not_count(connection: psycopg.Connect
     assert found["foreign", "pending"][1] is False
     assert abs(found["foreign", "pending"][0] - FOREIGN) < FOREIGN * 0.1
     assert found["mail", "processing"] == (HELD + EXPIRED, True)
+
+
+@pytest.mark.parametrize(
+    ("analyzed", "statement"),
+    [(False, "exchange"), (False, "claim_topic"), (True, "claim_topic"), (False, "renew")],
+)
+async def test_a_plan_from_when_the_table_was_small_does_not_walk_what_came_afterwards(
+    postgres: Server, statement: str, *, analyzed: bool
+) -> None:
+    """Plans are kept for as long as the statistics stay: on an engine's own connection they are made for any size."""
+    asked = {
+        "exchange": [*outcomes([]), ["mail"], ASKED, LEASE, *UNMARKED],
+        "claim_topic": ["me", "mail", ASKED, LEASE],
+        "renew": ["me", [], [], LEASE],
+    }[statement]
+    run = f"execute {statement} ({sql.SQL(', ').join(map(sql.Literal, asked)).as_string()})"
+    with postgres.database(migrated=True) as dsn, psycopg.connect(dsn, autocommit=True) as other:
+        other.execute("alter table job set (autovacuum_enabled = off)")
+        if analyzed:
+            other.execute("vacuum analyze job")
+        async with open_pool(dsn, min_size=0) as pool:
+            store = PostgresStore(pool)
+
+            async def grow(session: Session) -> Any:
+                await session.execute("set plan_cache_mode = force_generic_plan")
+                await session.execute(f"prepare {statement} as {getattr(STATEMENTS, statement)}")
+                await session.fetch(run, prepare=False)
+                other.execute("insert into job (topic) select 'mail' from generate_series(1, 20000)")
+                return await session.fetch(f"explain (analyze, buffers, format json) {run}", prepare=False)
+
+            try:
+                ((found,),) = await store._on_lane(grow, within=60.0)
+            finally:
+                await store.close()
+        plan = found if isinstance(found, list) else json.loads(found)
+        check(plan[0]["Plan"], locked=ASKED, buffers=100 + 40 * ASKED)

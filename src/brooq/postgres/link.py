@@ -17,13 +17,22 @@ from brooq.vocabulary.message import text
 
 T = TypeVar("T")
 
+READY = "select current_setting('default_transaction_isolation')"
+POINTED = """select current_setting('default_transaction_isolation'),
+                    case when pg_backend_pid() = $1 then set_config('enable_seqscan', 'off', false) end"""
+"""The first question of a connection. A plan is kept for as long as the statistics stay: one that was made while the table
+was small would walk through all that came afterwards, until the next analyze. The setting is for the session, so it is left
+alone where another process answers than the server named at login: behind a pooler it would be somebody else's."""
+
 
 class Link:
     """One connection at a time, one piece of work at a time, in one event loop."""
 
-    def __init__(self, driver: Driver, patience: float) -> None:
-        """`patience`: after how many seconds without an answer the connection is given up."""
+    def __init__(self, driver: Driver, patience: float, *, pointed: bool = False) -> None:
+        """`patience`: after how many seconds without an answer the connection is given up. `pointed`: its statements touch
+        as many rows as they are asked for, whatever the table holds, so no plan of theirs may walk through a table."""
         self._driver = driver
+        self._pointed = pointed
         self._patience = patience
         self._lock = asyncio.Lock()
         self._session: Session | None = None
@@ -101,7 +110,7 @@ class Link:
             session = self._session = await self._driver.connect()
             alarm = self._alarm(session, patience)
             try:
-                rows = await session.fetch("select current_setting('default_transaction_isolation')")
+                rows = await (session.fetch(POINTED, [session.pid]) if self._pointed else session.fetch(READY))
             finally:
                 alarm.cancel()
         except self._driver.errors as error:

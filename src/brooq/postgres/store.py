@@ -267,7 +267,7 @@ class PostgresStore:
 
     async def renewer(self) -> Renewer:
         """A renewer with a connection of its own in the running loop."""
-        return PostgresRenewer(Link(self.driver, self._patience), self._statements)
+        return PostgresRenewer(Link(self.driver, self._patience, pointed=True), self._statements)
 
     def bell(self, topics: Sequence[str]) -> Bell | None:
         """What enqueues of these topics ring; None where wake-ups are off, or statements may not be prepared (a pooler)."""
@@ -396,7 +396,7 @@ class PostgresStore:
         if self._free_lanes:
             lane = self._free_lanes.pop()
         else:
-            lane = Link(self.driver, self._patience)
+            lane = Link(self.driver, self._patience, pointed=True)
             self._lanes.append(lane)
         try:
             return await lane.run(work, writing=True, within=within, together=together)
