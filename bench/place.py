@@ -66,6 +66,20 @@ class Place:
         self.sql("vacuum analyze", database)
         self.sql("checkpoint")
 
+    @contextmanager
+    def set(self, name: str, value: str) -> Iterator[None]:
+        """A setting of the server for the length of a block, where the server is ours."""
+        if self.server is None:
+            yield
+            return
+        self.sql(f"alter system set {name} = '{value}'")
+        self.sql("select pg_reload_conf()")
+        try:
+            yield
+        finally:
+            self.sql(f"alter system reset {name}")
+            self.sql("select pg_reload_conf()")
+
     def wal(self) -> int:
         """How many bytes of WAL the server has written so far."""
         return int(self.sql("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")[0][0])

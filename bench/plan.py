@@ -169,14 +169,20 @@ def _growths(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
         yield Step("growth", setup.system.name, setup.label, _grown(setup, "grown", sizes), part="grown")
         if setup.system is BROOQ:
             yield Step("growth", setup.system.name, setup.label, _grown(setup, "foreign", sizes), part="foreign")
-    hundred = _main(known, 100)
+    ten, hundred = _main(known, 10), _main(known, 100)
 
-    def with_topics(stage: Stage) -> list[Sample]:
+    def drained_with_topics(stage: Stage) -> list[Sample]:
         config = {**hundred.config, "topics": sizes.topics}
         drained = drain(stage, BROOQ, config, sizes.jobs(hundred.rate), cap=sizes.cap)
         return [_rate(hundred, f"growth, drain, {sizes.topics} topics", drained)]
 
-    yield Step("growth", BROOQ.name, hundred.label, with_topics, part="topics")
+    def picked_up_with_topics(stage: Stage) -> list[Sample]:
+        config = {**ten.config, "topics": sizes.topics}
+        measure = f"growth, pickup, {sizes.topics} topics"
+        return arrival.pickup(stage, BROOQ, ten.label, config, sizes.pickups // 2, measure=measure)
+
+    yield Step("growth", BROOQ.name, hundred.label, drained_with_topics, part="topics")
+    yield Step("growth", BROOQ.name, ten.label, picked_up_with_topics, part="topics, pickup")
 
 
 def _grown(setup: Setup, state: str, sizes: Sizes) -> Callable[[Stage], list[Sample]]:

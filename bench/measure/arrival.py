@@ -8,14 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
+
 from bench.process import PeerError
 from bench.results import Sample
 from bench.stage import PATIENCE, Stage
 from bench.systems import System
 from bench.watch import Watch
 
-LOOK = 2.0
-"""How often dead tuples are counted, in seconds."""
+LOOK = 0.5
+"""How often dead tuples are counted, in seconds, where they are."""
+
+VACUUM = "5s"
+"""How often autovacuum looks under the steady load, by default every minute: then a run of a minute sees one slope of a saw,
+and which part of it is chance. With several teeth in each third of the run, their means tell whether the saw grows."""
 
 DEAD = "select coalesce(sum(n_dead_tup), 0) from pg_stat_user_tables"
 CUTS = (("p50", 49), ("p95", 94), ("p99", 98))
@@ -23,7 +29,8 @@ CUTS = (("p50", 49), ("p95", 94), ("p99", 98))
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Delays in milliseconds: from the enqueue call's return, and from its beginning. `dead`: counts of dead tuples."""
+    """Delays in milliseconds: from the enqueue call's return, and from its beginning. `dead`: counts of dead tuples, where
+    they were asked for."""
 
     delays: list[float]
     from_call: list[float]
@@ -34,11 +41,20 @@ class Arrived:
 
 
 def arrive(
-    stage: Stage, system: System, config: dict[str, Any], jobs: int, period: float, *, state: str = ""
+    stage: Stage,
+    system: System,
+    config: dict[str, Any],
+    jobs: int,
+    period: float,
+    *,
+    state: str = "",
+    count_dead: bool = False,
 ) -> Arrived:
-    """`jobs` single jobs, one every `period` seconds, after one that shows that the worker is there."""
+    """`jobs` single jobs, one every `period` seconds, after one that shows that the worker is there. Whoever is measured
+    has the server for himself, unless dead tuples are counted meanwhile."""
     dsn = stage.fresh(system, state)
     with (
+        psycopg.connect(stage.place.database(system.database), autocommit=True) as watching,
         stage.start(system, "work", dsn, jobs=jobs + 1, times=True, config=config) as worker,
         stage.start(system, "pace", dsn, jobs=jobs + 1, period=period, config=config) as producer,
     ):
@@ -52,7 +68,9 @@ def arrive(
         producer.say("go")
         dead: list[int] = []
         arrivals = _wait(
-            lambda: producer.expect("done", LOOK), lambda: dead.append(_dead(stage, system)), jobs * period
+            lambda: producer.expect("done", LOOK),
+            lambda: dead.extend(_dead(watching) if count_dead else ()),
+            jobs * period,
         )
         worker.need("handled", PATIENCE)
         client, server = watch.stop()
@@ -84,8 +102,8 @@ def _wait(done: Callable[[], dict[str, Any] | None], meanwhile: Callable[[], Non
     raise PeerError("the producer could not keep to its rate")
 
 
-def _dead(stage: Stage, system: System) -> int:
-    return int(stage.place.sql(DEAD, system.database)[0][0])
+def _dead(connection: psycopg.Connection[Any]) -> list[int]:
+    return [int(row[0]) for row in connection.execute(DEAD)]
 
 
 def pickup(
@@ -108,7 +126,8 @@ def pickup(
 
 def steady(stage: Stage, system: System, label: str, config: dict[str, Any], rate: int, seconds: float) -> list[Sample]:
     """A steady load: delays, WAL a job from enqueue to outcome, and whether dead tuples pile up."""
-    arrived = arrive(stage, system, config, int(rate * seconds), 1 / rate)
+    with stage.place.set("autovacuum_naptime", VACUUM):
+        arrived = arrive(stage, system, config, int(rate * seconds), 1 / rate, count_dead=True)
     third = max(len(arrived.dead) // 3, 1)
     name = f"steady {rate}/s"
     samples = _cuts(system, label, name, arrived.delays)
@@ -116,7 +135,8 @@ def steady(stage: Stage, system: System, label: str, config: dict[str, Any], rat
     if len(arrived.dead) >= 3:
         thirds = (("middle", arrived.dead[third : 2 * third]), ("last", arrived.dead[-third:]))
         samples += [
-            Sample(system.name, label, f"{name}, dead tuples, {part} third", max(seen), "rows") for part, seen in thirds
+            Sample(system.name, label, f"{name}, dead tuples, {part} third", statistics.fmean(seen), "rows")
+            for part, seen in thirds
         ]
     samples.append(
         Sample(system.name, label, f"{name}, CPU", arrived.client_cpu, "%", arrived.client_cpu, arrived.server_cpu)
