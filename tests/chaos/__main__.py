@@ -47,7 +47,7 @@ def main() -> int:
             version=find().version, score=_score(),
         )  # fmt: skip
         options.report.write_text(made, encoding="utf-8")
-    return int(any(each.violations for each in results))
+    return int(any(each.violations or not each.power for each in results))
 
 
 def _tell(scenario: Scenario, result: Result) -> Result:
@@ -59,9 +59,12 @@ def _tell(scenario: Scenario, result: Result) -> Result:
     if result.recovery:
         median, p99, _ = spread(result.recovery)
         line += f", back after a kill within {median:.2f} s (p50), {p99:.2f} s (p99)"
+    if result.zombies:
+        line += f", {result.zombies}" + ("" if result.power else f": fewer than {result.wanted}")
     sys.stdout.write(line + "\n")
     if result.violations:
-        sys.stdout.write("\n".join(show(result.inspection)) + f"\nlogs: {result.folder}\n")
+        accepted = result.zombies.accepted if result.zombies else []
+        sys.stdout.write("\n".join([*show(result.inspection), *accepted, f"logs: {result.folder}"]) + "\n")
     sys.stdout.flush()
     return result
 

@@ -1,8 +1,7 @@
 """Makes worker processes by fork, so that a killed one is replaced within milliseconds.
 
-`python -m tests.chaos.nursery FOLDER` reads one JSON object a line from its input ({"dsn", "prepared", "limited"}) and
-answers the new process's number. When its input ends, whoever started it is gone or done: every child that it has made is
-killed.
+`python -m tests.chaos.nursery FOLDER` reads one JSON object a line from its input (a `Setup`) and answers the new
+process's number. When its input ends, whoever started it is gone or done: every child that it has made is killed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from tests.chaos.worker import run
+from tests.chaos.worker import Setup, run
 
 
 def main(folder: Path) -> None:
@@ -22,10 +21,10 @@ def main(folder: Path) -> None:
     children = []
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
-        order = json.loads(line)
+        setup = Setup(**json.loads(line))
         child = os.fork()
         if child == 0:
-            work(folder, order["dsn"], prepared=order["prepared"], limited=order["limited"])
+            work(setup, folder)
         children.append(child)
         sys.stdout.write(f"{child}\n")
         sys.stdout.flush()
@@ -38,7 +37,7 @@ def main(folder: Path) -> None:
             continue
 
 
-def work(folder: Path, dsn: str, *, prepared: bool, limited: bool) -> None:
+def work(setup: Setup, folder: Path) -> None:
     """What a child does; never returns."""
     code = 1
     try:
@@ -47,7 +46,7 @@ def work(folder: Path, dsn: str, *, prepared: bool, limited: bool) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream, target in ((0, nothing), (1, log), (2, log)):
             os.dup2(target, stream)
-        run(dsn, folder, prepared=prepared, limited=limited)
+        run(setup, folder)
         code = 0
     except BaseException:
         traceback.print_exc()

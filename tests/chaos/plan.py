@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -19,6 +19,8 @@ LIMITS = {"medium": Limits(max_running=10, max_running_per_key=3)}
 TIGHT = {"fast": Limits(max_running=12, max_running_per_key=2), "medium": Limits(ordered=True)}
 """What is limited in the run that is about limits."""
 KEYS = 16
+LASTING = (0.4 * LEASE, 0.8 * LEASE)
+"""How many seconds jobs take in the run that is about zombies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,10 @@ class Scenario:
     """A standby follows the server, and every acknowledged commit waits for it."""
     limited: bool = False
     """Tight limits: most jobs wait for others."""
+    slots: int = SLOTS
+    """How many jobs each process has in hand at most."""
+    zombies: int = 0
+    """How many writes must at least be tried for claims that are over by then; 0: nobody counts."""
     freezing: int = 0
     """How many jobs stop their whole process inside of `on_succeeded`."""
     settings: Mapping[str, str | int | bool] = field(default_factory=dict)
@@ -85,7 +91,19 @@ def steps(scenario: Scenario, seed: int) -> list[Step]:
 def orders(scenario: Scenario, seed: int) -> list[Order]:
     """The standard workload: topics of three speeds, and every way to end."""
     random = Random(f"{scenario.name} {seed} jobs")
-    return [_order(random, number, freeze=number < scenario.freezing) for number in range(scenario.jobs)]
+    made = [_order(random, number, freeze=number < scenario.freezing) for number in range(scenario.jobs)]
+    return [_lasting(random, each) for each in made] if scenario.zombies else made
+
+
+def _lasting(random: Random, order: Order) -> Order:
+    """Jobs that a pause finds in their middle, and whose end falls into it: when their process goes on it writes what it
+    has not been told it must not. A few look first whether they may, and do not listen when they are canceled."""
+    wait = round(random.uniform(*LASTING), 4)
+    return replace(
+        order,
+        topic="fast" if order.topic == "long" else order.topic,
+        payload={**order.payload, "wait": wait, "ask": random.random() < 0.15},
+    )
 
 
 def _order(random: Random, number: int, *, freeze: bool) -> Order:

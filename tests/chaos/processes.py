@@ -7,7 +7,10 @@ import json
 import os
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
+
+from tests.chaos.worker import Setup
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -15,11 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 class Processes:
     """The nursery and its living children."""
 
-    def __init__(self, folder: Path, dsn: str, *, prepared: bool, limited: bool) -> None:
+    def __init__(self, folder: Path, setup: Setup) -> None:
         """Nothing is started."""
         self.alive: list[int] = []
         self._folder = folder
-        self._order = json.dumps({"dsn": dsn, "prepared": prepared, "limited": limited}) + "\n"
+        self._order = json.dumps(asdict(setup)) + "\n"
         self._lock = asyncio.Lock()
         self._nursery: asyncio.subprocess.Process | None = None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tests.chaos.plan import LEASE, PROCESSES, REAPER, SLOTS
+from tests.chaos.tries import WRITES
 from tests.chaos.world import Result
 
 from brooq.service.verify.ledger import NEEDS
@@ -26,6 +28,11 @@ its end, and `brooq verify` reads the audit, the journal of the handlers and the
 Tier {tier}, seed {seed}, commit {commit}, PostgreSQL {version}.
 """
 
+ZOMBIES = """A zombie is a worker that was stopped until others had claimed its jobs, and goes on with the ends of many
+handlers at once on its hands. Counted is what it then sends for claims that are over: each of these writes has to be
+refused.
+"""
+
 PROOF = """{score} (`python -m tests.planted`): each is a piece of the real statements or of the
 engine replaced, with a schedule that shows it for certain and that the original passes.
 """
@@ -37,6 +44,7 @@ def page(results: Sequence[Result], *, tier: str, seed: int, commit: str, versio
         processes=PROCESSES, slots=SLOTS, lease=LEASE, reaper=REAPER, tier=tier, seed=seed, commit=commit, version=version,
     )]  # fmt: skip
     parts += ["## Runs\n", _runs(results), "## Promises\n", _promises(results), "## Recovery\n", _recovery(results)]
+    parts += ["## Zombies\n", ZOMBIES, _zombies(results)]
     parts += ["## Can the checker see anything?\n", PROOF.format(score=score)]
     return "\n".join(parts)
 
@@ -67,6 +75,16 @@ def _promises(results: Sequence[Result]) -> str:
         for promise in NEEDS
     ]  # fmt: skip
     return _table(["promise", "meaning", "rows checked", "violations"], rows)
+
+
+def _zombies(results: Sequence[Result]) -> str:
+    rows = []
+    for each in results:
+        if each.zombies is not None:
+            accepted = Counter(line.partition(" of claim")[0] for line in each.zombies.accepted)
+            rows += [(each.scenario, write, each.zombies.tried[write], accepted[write]) for write in WRITES]
+            rows.append((each.scenario, "all together", each.zombies.count, len(each.zombies.accepted)))
+    return _table(["run", "write", "tries", "accepted"], rows)
 
 
 def _recovery(results: Sequence[Result]) -> str:

@@ -12,6 +12,7 @@ QUICK = (
     KILLS,
     Scenario("limits", "F1", 600, {"kill": 12}, every=0.5, limited=True),
     Scenario("pauses", "F3", 300, {"pause": 8}, every=0.6, seconds=(1.1 * LEASE, 1.5 * LEASE)),
+    Scenario("zombies", "F3 F36", 500, {"haunt": 4}, every=1.2, seconds=(LEASE, LEASE), slots=32, zombies=50),
     Scenario("deploys", "F40", 300, {"stop": 8}, every=0.4),
     Scenario("cuts", "F5", 400, {"cut": 15}, every=0.2),
     Scenario("crashes", "F6", 300, {"crash": 2}, every=1.5),
@@ -30,6 +31,7 @@ _MORE = {
     "kills": (10_000, {"kill": 500}),
     "limits": (10_000, {"kill": 200}),
     "pauses": (3000, {"pause": 200}),
+    "zombies": (5000, {"haunt": 60}),
     "deploys": (3000, {"stop": 200}),
     "cuts": (10_000, {"cut": 300}),
     "crashes": (3000, {"crash": 20}),
@@ -43,6 +45,9 @@ _MORE = {
     "full-disk": (1000, {"fill_disk": 5}),
 }
 FULL = tuple(
-    replace(each, jobs=_MORE[each.name][0], kinds=_MORE[each.name][1], freezing=each.freezing * 5) for each in QUICK
+    replace(
+        each, jobs=_MORE[each.name][0], kinds=_MORE[each.name][1], freezing=each.freezing * 5, zombies=each.zombies * 10
+    )
+    for each in QUICK
 )
 """The same faults, as many as an hour allows."""

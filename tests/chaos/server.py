@@ -6,11 +6,12 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, LiteralString
+from uuid import UUID
 
 import psycopg
 from tests.recovery.standby import follows, make_standby, promote
@@ -29,6 +30,11 @@ SETTINGS: dict[str, str | int | bool] = {
     "max_connections": 100,
     "restart_after_crash": True,
 }
+HELD = "select id, claim_seq from job where state = 'processing' and split_part(locked_by, ':', 2) = %s"
+STILL = """
+select count(*) from unnest(%s::uuid[], %s::bigint[]) as held (id, token) join job using (id)
+where claim_seq = token and state in ('pending', 'processing', 'failed')
+"""
 OURS = "datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
 
 
@@ -55,16 +61,25 @@ class Server:
         """Stop it for good."""
         await asyncio.to_thread(self.local.stop)
 
-    async def ask(self, *queries: LiteralString) -> list[tuple[Any, ...]]:
-        """The rows of the last of some statements; waits for a server that is away."""
+    async def ask(self, *queries: LiteralString, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """The rows of the last of some statements, each with these values; waits for a server that is away."""
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True, connect_timeout=5) as link:
                     for query in queries:
-                        cursor = await link.execute(query)
+                        cursor = await link.execute(query, values or None)
                     return await cursor.fetchall() if cursor.description else []
             except psycopg.OperationalError:
                 await asyncio.sleep(0.05)
+
+    async def held(self, pid: int) -> dict[UUID, int]:
+        """The jobs that a worker process has in hand, each with the fence of its claim."""
+        return dict(await self.ask(HELD, values=[str(pid)]))
+
+    async def still(self, held: Mapping[UUID, int]) -> int:
+        """How many of these have not ended, and nobody has claimed them since."""
+        values = [list(held), list(held.values())]
+        return int((await self.ask(STILL, values=values))[0][0])
 
     async def backends(self) -> list[int]:
         """The processes of other sessions."""

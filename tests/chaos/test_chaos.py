@@ -12,7 +12,7 @@ from tests.chaos.plan import Scenario, orders, steps
 from tests.chaos.report import page
 from tests.chaos.scenarios import FULL, KILLS, QUICK
 from tests.chaos.server import tmpfs
-from tests.chaos.world import run
+from tests.chaos.world import Result, run
 from tests.documents import RELIABILITY, table
 
 from brooq.service.verify.ledger import NEEDS
@@ -29,9 +29,10 @@ async def test_no_promise_is_broken_under_faults(
     if scenario.tmpfs:
         skip_without_mounts(tmp_path)
     result = await run(scenario, seed=1)
-    assert result.violations == 0, "\n".join([*show(result.inspection), f"logs: {result.folder}"])
+    assert result.violations == 0, told(result)
     # Everything was done and everything was looked at: a run without faults or without logs proves nothing.
     assert Counter(result.done) >= Counter(scenario.kinds)
+    assert result.power, str(result.zombies)
     assert result.eaten >= scenario.kinds.get("eat", 0) // 2
     if scenario.freezing:
         assert result.done["freeze"] >= 1
@@ -40,6 +41,12 @@ async def test_no_promise_is_broken_under_faults(
     assert all(checked[promise] for promise in NEEDS), checked
     if scenario is KILLS:
         assert len(result.recovery) > 30, "kills that hit nobody"
+
+
+def told(result: Result) -> str:
+    """What was broken, and where to look."""
+    accepted = result.zombies.accepted if result.zombies else []
+    return "\n".join([*show(result.inspection), *accepted, f"logs: {result.folder}"])
 
 
 def skip_without_mounts(folder: Path) -> None:

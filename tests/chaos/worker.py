@@ -7,9 +7,14 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from psycopg_pool import AsyncConnectionPool
 from tests.chaos.plan import LEASE, LIMITS, REAPER, SLOTS, TIGHT, TOPICS
+from tests.chaos.tries import Tries, WatchedStore
 
 from brooq import (
     Claim,
@@ -23,7 +28,7 @@ from brooq import (
     Queue,
     StoreUnavailable,
 )
-from brooq.postgres import PostgresStore, as_psycopg, open_pool
+from brooq.postgres import PostgresStore, as_psycopg, open_pool, wrap_tx
 from brooq.service.journal import Journal
 from brooq.vocabulary.tx import Tx
 
@@ -34,17 +39,32 @@ CONFIG = Config(
 EFFECT = "insert into public_audit.effect (job_id, claim_seq) values (%s, %s)"
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What one process is told."""
+
+    dsn: str
+    prepared: bool
+    limited: bool
+    slots: int
+    watched: bool
+    """Whether its writes are written down."""
+
+
 class Application:
     """The handler of every topic."""
 
-    def __init__(self, journal: Journal) -> None:
-        """Where runs are written down."""
+    def __init__(self, journal: Journal, pool: AsyncConnectionPool[Any]) -> None:
+        """Where runs are written down; connections for what handlers do in the database."""
         self._journal = journal
+        self._pool = pool
 
     async def handle(self, claim: Claim) -> None:
         """End in the way that the payload says."""
         do = claim.payload["do"]
         await asyncio.sleep(claim.payload["wait"])
+        if claim.payload.get("ask"):
+            await deaf(self._ask(claim))
         if do == "fail" or (do == "fail once" and claim.attempt == 1):
             raise RuntimeError(do)
         if do == "cancel":
@@ -60,6 +80,11 @@ class Application:
         if do == "freeze" and claim.token == 1:
             claim.on_succeeded(freeze)
 
+    async def _ask(self, claim: Claim) -> None:
+        """A transaction of the handler's own, tied to its claim."""
+        async with self._pool.connection() as connection, connection.transaction():
+            await claim.assert_held(wrap_tx(connection))
+
     def _effect(self, claim: Claim) -> None:
         self._journal.effect(claim, tx=True)
 
@@ -70,21 +95,35 @@ class Application:
             await connection.execute(EFFECT, [claim.id, claim.token])
 
 
+async def deaf(work: Coroutine[Any, Any, None]) -> None:
+    """Do it to its end, whoever cancels."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            continue
+        except Exception:
+            break
+    task.result()
+
+
 def freeze(_: Tx) -> None:
     """The whole process stands still, with the row locked."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-async def main(dsn: str, folder: Path, *, prepared: bool, limited: bool) -> None:
+async def main(setup: Setup, folder: Path) -> None:
     """Work until SIGTERM, then hand everything back."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     journal = Journal(folder / "journal.jsonl")
-    application = Application(journal)
-    async with open_pool(dsn, min_size=0, max_size=4, prepared=prepared, timeout=10) as pool:
-        queue = Queue(PostgresStore(pool), CONFIG, name="chaos")
+    async with open_pool(setup.dsn, min_size=0, max_size=4, prepared=setup.prepared, timeout=10) as pool:
+        application = Application(journal, pool)
+        store = WatchedStore(pool, Tries(folder / "tries.jsonl")) if setup.watched else PostgresStore(pool)
+        queue = Queue(store, replace(CONFIG, workers=setup.slots), name="chaos")
         for topic in TOPICS:
-            limits = (TIGHT if limited else LIMITS).get(topic, Limits())
+            limits = (TIGHT if setup.limited else LIMITS).get(topic, Limits())
             options = KindOptions(attempt_timeout=30, **limits.as_object())
             queue.register_kind(topic, journal.around(application.handle), options)
         queue.listen(journal)
@@ -98,10 +137,10 @@ async def main(dsn: str, folder: Path, *, prepared: bool, limited: bool) -> None
         await queue.close()
 
 
-def run(dsn: str, folder: Path, *, prepared: bool, limited: bool) -> None:
+def run(setup: Setup, folder: Path) -> None:
     """One process, from its fork to its end."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(process)d %(levelname)s %(message)s")
     logging.raiseExceptions = False
     # A failed attempt is what most of these jobs are for; its traceback is not.
     logging.getLogger("brooq").addFilter(lambda record: not record.exc_info)
-    asyncio.run(main(dsn, folder, prepared=prepared, limited=limited))
+    asyncio.run(main(setup, folder))

@@ -7,17 +7,20 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from tests.chaos.measure import recoveries
 from tests.chaos.plan import LEASE, PROCESSES, REAPER, Order, Scenario, Step, orders, steps
 from tests.chaos.processes import ROOT, Processes
 from tests.chaos.server import Server, tmpfs
+from tests.chaos.tries import Zombies, zombies
+from tests.chaos.worker import Setup
 from tests.pooler import Pooler
 from tests.proxy import Mode, Proxy
 
@@ -31,6 +34,8 @@ from brooq.vocabulary.error import StoreError
 __all__ = ["ROOT", "Result", "World", "opened", "run"]
 PATIENCE = 180.0
 """How many seconds after the last fault the queue may take to come to rest."""
+HAUNTING = 10.0
+"""How many seconds a paused process waits at most until others have claimed its jobs."""
 MARKERS = (
     b"with settled as (",
     b"with recursive limits as",
@@ -60,11 +65,19 @@ class Result:
     """From the last fault until nothing was left, in seconds."""
     folder: Path
     eaten: int = 0
+    zombies: Zombies | None = None
+    wanted: int = 0
+    """How many zombie writes there had to be."""
 
     @property
     def violations(self) -> int:
-        """How many the checker has found."""
-        return self.inspection.violations
+        """How many the checker has found, and how many zombie writes were accepted."""
+        return self.inspection.violations + (len(self.zombies.accepted) if self.zombies else 0)
+
+    @property
+    def power(self) -> bool:
+        """Whether the run has shown what it is for: few zombies prove little."""
+        return self.zombies is None or self.zombies.count >= self.wanted
 
 
 @dataclass
@@ -95,9 +108,15 @@ class World:
                 await self.processes.replace(target, signal.SIGKILL if step.kind == "kill" else signal.SIGTERM)
                 return
             case "pause":
-                target = self.processes.alive[step.target % len(self.processes.alive)]
+                target = self._awake(step)
                 self.processes.send(target, signal.SIGSTOP)
                 self._later(self._wake(target, step.seconds))
+            case "haunt":
+                while len(self.processes.stopped()) >= PROCESSES // 2:  # noqa: ASYNC110  somebody has to claim their jobs
+                    await asyncio.sleep(0.05)
+                target = self._awake(step)
+                self.processes.send(target, signal.SIGSTOP)
+                self._later(self._haunt(target, await self.server.held(target)))
             case "cut":
                 await self.server.cut(self.random)
             case "crash" | "immediate" | "read_only" | "fill" | "fill_disk" | "fail_over":
@@ -154,6 +173,20 @@ class World:
 
     async def _wake(self, pid: int, seconds: float) -> None:
         await asyncio.sleep(seconds)
+        self.processes.send(pid, signal.SIGCONT)
+
+    def _awake(self, step: Step) -> int:
+        """Whom to pause: the end of a pause would be the end of an earlier one of the same process too."""
+        stopped = self.processes.stopped()
+        awake = [pid for pid in self.processes.alive if pid not in stopped] or self.processes.alive
+        return awake[step.target % len(awake)]
+
+    async def _haunt(self, pid: int, held: Mapping[UUID, int]) -> None:
+        """Wake a process once all that it held has been claimed by others."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + HAUNTING
+        while await self.server.still(held) and loop.time() < end:  # noqa: ASYNC110  a server has no event to wait for
+            await asyncio.sleep(0.05)
         self.processes.send(pid, signal.SIGCONT)
 
     async def _thaw(self) -> None:
@@ -256,7 +289,8 @@ async def opened(scenario: Scenario, seed: int, folder: Path) -> AsyncIterator[W
         if scenario.pooled:
             dsn = stack.enter_context(Pooler(dsn, folder)).dsn
         prepared = not (scenario.pooled or scenario.proxied)
-        processes = Processes(folder, dsn, prepared=prepared, limited=scenario.limited)
+        watched = bool(scenario.zombies)
+        processes = Processes(folder, Setup(dsn, prepared, scenario.limited, scenario.slots, watched))
         stack.push_async_callback(processes.end)
         pool = await stack.enter_async_context(open_pool(dsn, min_size=0, max_size=4, prepared=prepared, timeout=5))
         store = PostgresStore(pool)
@@ -284,13 +318,17 @@ async def run(scenario: Scenario, seed: int) -> Result:
         rules = Rules(ttl=86400.0, slack=LEASE + REAPER, skew=0.5, drained=True)
         inspection = await asyncio.to_thread(inspect, sources, rules)
         recovery = await asyncio.to_thread(recoveries, world.server.dsn, folder / "faults.jsonl")
+        tries = folder / "tries.jsonl"
+        found = await asyncio.to_thread(zombies, world.server.dsn, tries) if scenario.zombies else None
         eaten = 0 if world.proxy is None else world.proxy.eaten
     seconds = time.monotonic() - began
-    if not inspection.violations:
-        shutil.rmtree(folder, ignore_errors=True)
-    return Result(
-        scenario.name, scenario.faults, seed, scenario.jobs, world.done, seconds, inspection, recovery, rest, folder, eaten
+    result = Result(
+        scenario.name, scenario.faults, seed, scenario.jobs, world.done, seconds, inspection, recovery, rest, folder, eaten,
+        found, scenario.zombies,
     )  # fmt: skip
+    if not result.violations:
+        shutil.rmtree(folder, ignore_errors=True)
+    return result
 
 
 def _folder() -> Path:
