@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.chaos.plan import Scenario
-from tests.chaos.report import page
+from tests.chaos.report import kinds, page
 from tests.chaos.scenarios import FULL, QUICK
 from tests.chaos.world import ROOT, Result, run
 from tests.database import server
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _tell(scenario: Scenario, result: Result) -> Result:
-    done = ", ".join(f"{count} x {kind}" for kind, count in sorted(result.done.items()))
+    done = ", ".join(f"{count} x {kind}" for kind, count in sorted(kinds(result.done).items()))
     line = (
         f"{scenario.name} (seed {result.seed}): {result.jobs} jobs, {done}: {result.violations} violations in"
         f" {result.inspection.changes} changes, {result.seconds:.1f} s"
@@ -60,7 +60,9 @@ def _tell(scenario: Scenario, result: Result) -> Result:
         median, p99, _ = spread(result.recovery)
         line += f", back after a kill within {median:.2f} s (p50), {p99:.2f} s (p99)"
     if result.zombies:
-        line += f", {result.zombies}" + ("" if result.power else f": fewer than {result.wanted}")
+        line += f", {result.zombies}"
+    if not result.power:
+        line += f": not all that was planned, {result.done} of {dict(scenario.kinds)}"
     sys.stdout.write(line + "\n")
     if result.violations:
         accepted = result.zombies.accepted if result.zombies else []

@@ -96,8 +96,8 @@ def orders(scenario: Scenario, seed: int) -> list[Order]:
 
 
 def _lasting(random: Random, order: Order) -> Order:
-    """Jobs that a pause finds in their middle, and whose end falls into it: when their process goes on it writes what it
-    has not been told it must not. A few look first whether they may, and do not listen when they are canceled."""
+    """Jobs that last, so that many are in hand at one time. A few ask at the end whether their claim still holds, and do
+    not listen when they are canceled meanwhile."""
     wait = round(random.uniform(*LASTING), 4)
     return replace(
         order,

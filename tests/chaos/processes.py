@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.worker import Setup
 
@@ -22,7 +25,7 @@ class Processes:
         """Nothing is started."""
         self.alive: list[int] = []
         self._folder = folder
-        self._order = json.dumps(asdict(setup)) + "\n"
+        self._setup = setup
         self._lock = asyncio.Lock()
         self._nursery: asyncio.subprocess.Process | None = None
 
@@ -36,14 +39,15 @@ class Processes:
         for _ in range(count):
             await self.spawn()
 
-    async def spawn(self) -> int:
-        """One more process; answers its number."""
+    async def spawn(self, **changes: Any) -> int:
+        """One more process, with another setup where that is said; answers its number."""
+        order = json.dumps(asdict(replace(self._setup, **changes))) + "\n"
         nursery = self._nursery
         assert nursery is not None
         assert nursery.stdin is not None
         assert nursery.stdout is not None
         async with self._lock:
-            nursery.stdin.write(self._order.encode())
+            nursery.stdin.write(order.encode())
             await nursery.stdin.drain()
             pid = int(await nursery.stdout.readline())
         self.alive.append(pid)
@@ -54,7 +58,7 @@ class Processes:
         self.alive.remove(pid)
         self.send(pid, number)
         if number is not signal.SIGKILL:
-            while self.state(pid) not in {"", "Z"}:  # noqa: ASYNC110  a foreign child tells nobody of its end
+            while not self.gone(pid):  # noqa: ASYNC110  a foreign child tells nobody of its end
                 await asyncio.sleep(0.01)
         await self.spawn()
 
@@ -71,6 +75,20 @@ class Processes:
             return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             return ""
+
+    def gone(self, pid: int) -> bool:
+        """Whether a process has ended."""
+        return self.state(pid) in {"", "Z"}
+
+    def starve(self, pid: int) -> Callable[[], None]:
+        """Let a process open nothing more; answers what lets it again. With a limit of 0 it could not even wait."""
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (1, limits[1]))
+
+        def feed() -> None:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+        return feed
 
     def stopped(self) -> list[int]:
         """Those that stand still."""

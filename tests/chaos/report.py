@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from tests.chaos.doom import POINTS
 from tests.chaos.plan import LEASE, PROCESSES, REAPER, SLOTS
 from tests.chaos.tries import WRITES
 from tests.chaos.world import Result
@@ -44,9 +45,18 @@ def page(results: Sequence[Result], *, tier: str, seed: int, commit: str, versio
         processes=PROCESSES, slots=SLOTS, lease=LEASE, reaper=REAPER, tier=tier, seed=seed, commit=commit, version=version,
     )]  # fmt: skip
     parts += ["## Runs\n", _runs(results), "## Promises\n", _promises(results), "## Recovery\n", _recovery(results)]
+    parts += [f"Points at which processes kill themselves: {', '.join(POINTS)}.\n"]
     parts += ["## Zombies\n", ZOMBIES, _zombies(results)]
     parts += ["## Can the checker see anything?\n", PROOF.format(score=score)]
     return "\n".join(parts)
+
+
+def kinds(done: Mapping[str, int]) -> Counter[str]:
+    """What was done, all points at which processes died taken together."""
+    found: Counter[str] = Counter()
+    for kind, count in done.items():
+        found["kill at a point" if kind in POINTS else kind] += count
+    return found
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -57,7 +67,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def _runs(results: Sequence[Result]) -> str:
     rows = []
     for each in results:
-        done = ", ".join(f"{count} × {kind.replace('_', ' ')}" for kind, count in sorted(each.done.items()))
+        done = ", ".join(f"{count} × {kind.replace('_', ' ')}" for kind, count in sorted(kinds(each.done).items()))
         counted = each.inspection.ledger.counted
         rows.append((each.scenario, each.faults, each.jobs, done, each.inspection.changes, counted["zombies"],
                      counted["overlapping_runs"], each.violations, f"{each.rest:.1f} s"))  # fmt: skip

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.chaos.doom import POINTS
 from tests.chaos.plan import LEASE, Scenario
 
 KILLS = Scenario("kills", "F1", 2000, {"kill": 60}, every=0.25)
 
 QUICK = (
     KILLS,
+    Scenario("points", "F2", 800, dict.fromkeys(POINTS, 1), every=0.25, seconds=(8.0, 8.0)),
     Scenario("limits", "F1", 600, {"kill": 12}, every=0.5, limited=True),
     Scenario("pauses", "F3", 300, {"pause": 8}, every=0.6, seconds=(1.1 * LEASE, 1.5 * LEASE)),
-    Scenario("zombies", "F3 F36", 500, {"haunt": 4}, every=1.2, seconds=(LEASE, LEASE), slots=32, zombies=50),
+    Scenario("zombies", "F3 F36", 400, {"haunt": 3}, every=2.0, seconds=(LEASE, LEASE), slots=64, zombies=50),
     Scenario("deploys", "F40", 300, {"stop": 8}, every=0.4),
     Scenario("cuts", "F5", 400, {"cut": 15}, every=0.2),
     Scenario("crashes", "F6", 300, {"crash": 2}, every=1.5),
@@ -23,15 +25,17 @@ QUICK = (
     Scenario("pooler", "F32", 400, {"kill": 5}, every=0.4, pooled=True),
     Scenario("failover", "F25", 300, {"fail_over": 1}, every=1.0, proxied=True, standby=True),
     Scenario("full", "F20 F27", 300, {"fill": 1, "read_only": 1}, every=1.0, settings={"max_connections": 40}),
+    Scenario("starved", "F16", 250, {"starve": 2}, every=1.0),
     Scenario("full-disk", "F13 F14", 300, {"fill_disk": 1}, every=1.0, tmpfs=True,
              settings={"max_wal_size": "32MB", "min_wal_size": "32MB", "shared_buffers": "32MB"}),
 )  # fmt: skip
 
 _MORE = {
     "kills": (10_000, {"kill": 500}),
+    "points": (9000, dict.fromkeys(POINTS, 25)),
     "limits": (10_000, {"kill": 200}),
     "pauses": (3000, {"pause": 200}),
-    "zombies": (5000, {"haunt": 60}),
+    "zombies": (6000, {"haunt": 40}),
     "deploys": (3000, {"stop": 200}),
     "cuts": (10_000, {"cut": 300}),
     "crashes": (3000, {"crash": 20}),
@@ -42,6 +46,7 @@ _MORE = {
     "pooler": (5000, {"kill": 50}),
     "failover": (3000, {"fail_over": 1}),
     "full": (2000, {"fill": 5, "read_only": 5}),
+    "starved": (3000, {"starve": 30}),
     "full-disk": (1000, {"fill_disk": 5}),
 }
 FULL = tuple(

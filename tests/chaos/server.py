@@ -95,6 +95,10 @@ class Server:
             async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as link:
                 await link.execute("select pg_terminate_backend(%s)", [chosen])
 
+    async def cut_all(self) -> None:
+        """End every session of brooq."""
+        await self.ask("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'brooq'")
+
     async def crash(self, random: Random) -> None:
         """kill -9 of one session's process: the postmaster ends all others and begins anew."""
         async with self.down:

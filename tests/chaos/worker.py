@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from psycopg_pool import AsyncConnectionPool
+from tests.chaos.doom import Doom, DoomedStore
 from tests.chaos.plan import LEASE, LIMITS, REAPER, SLOTS, TIGHT, TOPICS
 from tests.chaos.tries import Tries, WatchedStore
 
@@ -29,13 +30,15 @@ from brooq import (
     StoreUnavailable,
 )
 from brooq.postgres import PostgresStore, as_psycopg, open_pool, wrap_tx
-from brooq.service.journal import Journal
+from brooq.service.journal import Journal, Lines
 from brooq.vocabulary.tx import Tx
 
 CONFIG = Config(
     workers=SLOTS, poll_interval=0.1, lease=LEASE, reaper_period=REAPER, census_period=60, max_attempts=3,
     backoff_base=0.05, backoff_max=0.2, shutdown_grace=0.2,
 )  # fmt: skip
+GATHERED, GATHERING = 48, 0.5 * LEASE
+"""How many handlers gather at most before their process stands still, and for how many seconds."""
 EFFECT = "insert into public_audit.effect (job_id, claim_seq) values (%s, %s)"
 
 
@@ -49,18 +52,48 @@ class Setup:
     slots: int
     watched: bool
     """Whether its writes are written down."""
+    point: str = ""
+    """Where it kills itself, when it comes there for the n-th time; nowhere when it is empty."""
+    times: int = 1
 
 
 class Application:
     """The handler of every topic."""
 
-    def __init__(self, journal: Journal, pool: AsyncConnectionPool[Any]) -> None:
-        """Where runs are written down; connections for what handlers do in the database."""
+    def __init__(self, journal: Journal, pool: AsyncConnectionPool[Any], doom: Doom) -> None:
+        """Where runs are written down; connections for what handlers do in the database; when to die."""
         self._journal = journal
         self._pool = pool
+        self._doom = doom
+        self._gathered: asyncio.Event | None = None
+        self._count = 0
+
+    def gather(self) -> None:
+        """From now on handlers wait at their ends; when there are many, or after a while, the whole process stands still.
+        Whoever wakes it finds all these ends to be written at once, before the engine has looked at its leases."""
+        self._gathered, self._count = asyncio.Event(), 0
+        asyncio.get_running_loop().call_later(GATHERING, self._stand_still)
+
+    def _stand_still(self) -> None:
+        gathered, self._gathered = self._gathered, None
+        if gathered is not None:
+            gathered.set()
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     async def handle(self, claim: Claim) -> None:
-        """End in the way that the payload says."""
+        """End in the way that the payload says, together with others when they gather."""
+        try:
+            await self._handle(claim)
+        finally:
+            if self._gathered is not None:
+                self._count += 1
+                if self._count < GATHERED:
+                    await self._gathered.wait()
+                else:
+                    self._stand_still()
+
+    async def _handle(self, claim: Claim) -> None:
+        self._doom.at("before a handler")
         do = claim.payload["do"]
         await asyncio.sleep(claim.payload["wait"])
         if claim.payload.get("ask"):
@@ -79,6 +112,7 @@ class Application:
             self._effect(claim)
         if do == "freeze" and claim.token == 1:
             claim.on_succeeded(freeze)
+        self._doom.at("after a handler")
 
     async def _ask(self, claim: Claim) -> None:
         """A transaction of the handler's own, tied to its claim."""
@@ -92,7 +126,9 @@ class Application:
         async def write(tx: Tx) -> None:
             connection = as_psycopg(tx)
             assert connection is not None
+            self._doom.at("in a callback")
             await connection.execute(EFFECT, [claim.id, claim.token])
+            self._doom.at("after a callback")
 
 
 async def deaf(work: Coroutine[Any, Any, None]) -> None:
@@ -119,9 +155,18 @@ async def main(setup: Setup, folder: Path) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     journal = Journal(folder / "journal.jsonl")
     async with open_pool(setup.dsn, min_size=0, max_size=4, prepared=setup.prepared, timeout=10) as pool:
-        application = Application(journal, pool)
-        store = WatchedStore(pool, Tries(folder / "tries.jsonl")) if setup.watched else PostgresStore(pool)
-        queue = Queue(store, replace(CONFIG, workers=setup.slots), name="chaos")
+        doom = Doom(setup.point, setup.times, Lines(folder / "faults.jsonl"))
+        application = Application(journal, pool, doom)
+        store = PostgresStore(pool)
+        if setup.watched:
+            store = WatchedStore(pool, Tries(folder / "tries.jsonl"))
+        elif setup.point:
+            store = DoomedStore(pool, doom)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, application.gather)
+        config = replace(CONFIG, workers=setup.slots)
+        if setup.point.endswith("a reap"):
+            config = replace(config, reaper_period=0.05)  # to find something before the others do
+        queue = Queue(store, config, name="chaos")
         for topic in TOPICS:
             limits = (TIGHT if setup.limited else LIMITS).get(topic, Limits())
             options = KindOptions(attempt_timeout=30, **limits.as_object())

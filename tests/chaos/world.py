@@ -7,7 +7,8 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from tests.chaos.doom import POINTS, RARE
 from tests.chaos.measure import recoveries
 from tests.chaos.plan import LEASE, PROCESSES, REAPER, Order, Scenario, Step, orders, steps
 from tests.chaos.processes import ROOT, Processes
@@ -36,6 +38,10 @@ PATIENCE = 180.0
 """How many seconds after the last fault the queue may take to come to rest."""
 HAUNTING = 10.0
 """How many seconds a paused process waits at most until others have claimed its jobs."""
+CROWD = 3 * PROCESSES
+"""How many processes there are at most while some of them wait for the point where they die."""
+MOURNING = 30.0
+"""How many seconds after its start a process has to have come to the point where it dies."""
 MARKERS = (
     b"with settled as (",
     b"with recursive limits as",
@@ -66,8 +72,8 @@ class Result:
     folder: Path
     eaten: int = 0
     zombies: Zombies | None = None
-    wanted: int = 0
-    """How many zombie writes there had to be."""
+    plan: Scenario | None = None
+    """What was asked for."""
 
     @property
     def violations(self) -> int:
@@ -76,8 +82,11 @@ class Result:
 
     @property
     def power(self) -> bool:
-        """Whether the run has shown what it is for: few zombies prove little."""
-        return self.zombies is None or self.zombies.count >= self.wanted
+        """Whether the run has shown what it is for: every fault was done, and few zombies would prove little."""
+        if self.plan is None:
+            return True
+        enough = self.zombies is None or self.zombies.count >= self.plan.zombies
+        return enough and Counter(self.done) >= Counter(self.plan.kinds)
 
 
 @dataclass
@@ -115,8 +124,24 @@ class World:
                 while len(self.processes.stopped()) >= PROCESSES // 2:  # noqa: ASYNC110  somebody has to claim their jobs
                     await asyncio.sleep(0.05)
                 target = self._awake(step)
-                self.processes.send(target, signal.SIGSTOP)
+                await self._at_work(target)
+                self.processes.send(target, signal.SIGUSR1)
+                while target not in self.processes.stopped():  # noqa: ASYNC110  another process tells nobody
+                    await asyncio.sleep(0.02)
                 self._later(self._haunt(target, await self.server.held(target)))
+            case point if point in POINTS:
+                while len(self.processes.alive) >= CROWD:  # noqa: ASYNC110  each takes jobs away from the others
+                    await asyncio.sleep(0.02)
+                times = 1 if point in RARE else 1 + step.target % 3
+                target = await self.processes.spawn(point=point, times=times)
+                self._later(self._mourn(target, step))
+                return
+            case "starve":
+                target = self._awake(step)
+                await self._at_work(target)
+                self._later(self._feed(target, self.processes.starve(target), step.seconds))
+                # What it has open it keeps: it has to need something new.
+                await self.server.cut_all()
             case "cut":
                 await self.server.cut(self.random)
             case "crash" | "immediate" | "read_only" | "fill" | "fill_disk" | "fail_over":
@@ -188,6 +213,29 @@ class World:
         while await self.server.still(held) and loop.time() < end:  # noqa: ASYNC110  a server has no event to wait for
             await asyncio.sleep(0.05)
         self.processes.send(pid, signal.SIGCONT)
+
+    async def _at_work(self, pid: int) -> None:
+        """Until a process has jobs in hand: it may have only just started."""
+        while not await self.server.held(pid):  # noqa: ASYNC110  another process tells nobody
+            await asyncio.sleep(0.05)
+
+    async def _feed(self, pid: int, feed: Callable[[], None], seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        assert not self.processes.gone(pid), f"{pid} has not survived"
+        feed()
+
+    async def _mourn(self, pid: int, step: Step) -> None:
+        """Note the death of a process that came to its point; one that does not come there in time is not noted."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + MOURNING
+        while not self.processes.gone(pid):
+            if loop.time() > end:
+                self.processes.send(pid, signal.SIGKILL)
+                self.processes.alive.remove(pid)
+                return
+            await asyncio.sleep(0.02)
+        self.processes.alive.remove(pid)
+        self._note(step, pid)
 
     async def _thaw(self) -> None:
         """Wake whoever has stopped himself, after longer than a lease."""
@@ -324,7 +372,7 @@ async def run(scenario: Scenario, seed: int) -> Result:
     seconds = time.monotonic() - began
     result = Result(
         scenario.name, scenario.faults, seed, scenario.jobs, world.done, seconds, inspection, recovery, rest, folder, eaten,
-        found, scenario.zombies,
+        found, scenario,
     )  # fmt: skip
     if not result.violations:
         shutil.rmtree(folder, ignore_errors=True)
