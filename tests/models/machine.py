@@ -6,24 +6,21 @@ it. Claims are never used up: their handlers come back long after their leases, 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
-from tests.models.clock import Clock, moment, seconds
-from tests.models.protocol import Ending, Hold, Protocol, Row
+from tests.models.clock import moment, seconds
+from tests.models.protocol import WAITING, Ending, Hold, Protocol, Row
 from tests.models.stand import (
     AGE,
+    EMPTY,
     ENDINGS,
     HASTEN,
     LEASE,
-    PATIENCE,
     READ,
     RESET,
     TOPICS,
@@ -37,10 +34,6 @@ from tests.models.stand import (
 
 from brooq import Job, State
 from brooq.engine.store import Taken
-from brooq.postgres import PostgresStore, open_pool
-from brooq.postgres.link import Link
-from brooq.postgres.renewer import PostgresRenewer
-from brooq.postgres.statement import statements
 
 topics = st.sampled_from(TOPICS)
 keys = st.sampled_from(["", "", "k", "l"])
@@ -65,7 +58,7 @@ class Machine(RuleBasedStateMachine):
         self.known: dict[UUID, Known] = {}
         self.open: Open | None = None
         self.claimed = False
-        self.place.connection.execute("truncate job")
+        self.place.connection.execute(EMPTY)
         self.place.clock.set(0)
 
     def teardown(self) -> None:
@@ -89,7 +82,7 @@ class Machine(RuleBasedStateMachine):
         at = None if delay is None else self.now + delay
         job = Job(topic, None, key, None if at is None else moment(at), priority)
         (answer,) = self.place.run(self.place.store.enqueue(None, [job]))
-        standing = self._standing(topic, key)
+        standing = self.standing(topic, key)
         assert answer == (standing or job.id, standing is None)
         if standing is None:
             self.known[job.id] = Known(job.id, topic, priority, key)
@@ -127,30 +120,51 @@ class Machine(RuleBasedStateMachine):
             if new is not None:
                 accepted[handler.lease] = new
         assert set(exchange.settled) == set(accepted)
-        self._check_order(exchange.taken, wanted, limit)
-        claimed = []
-        for taken in exchange.taken:
-            new = self.protocol.claim(self.rows[taken.id], worker, self.now, LEASE)
-            assert new is not None
-            assert (taken.attempt, taken.token, seconds(taken.until)) == (new.attempts, new.claim_seq, new.until)
-            assert taken.waited == self.now - self.rows[taken.id].available
-            self.rows[taken.id] = new
-            claimed.append(Handler(taken.id, worker, taken.attempt, taken.token))
-        self.claimed = self.claimed or bool(claimed)
+        self._check_order(exchange.taken, [topic for topic in wanted if self.free(topic)], limit)
+        assert set(exchange.limited) == {topic for topic in wanted if self.left_out(topic) and self._waits(topic)}
+        claimed = self.took(worker, exchange.taken)
         self.rows |= {lease.id: new for lease, new in accepted.items()}
         return multiple(*claimed)
+
+    def took(self, worker: str, taken: Sequence[Taken]) -> list[Handler]:
+        """What was claimed, each as the rules say."""
+        claimed = []
+        for each in taken:
+            new = self.protocol.claim(self.rows[each.id], worker, self.now, LEASE)
+            assert new is not None
+            assert (each.attempt, each.token, seconds(each.until)) == (new.attempts, new.claim_seq, new.until)
+            assert each.waited == self.now - self.rows[each.id].available
+            self.rows[each.id] = new
+            claimed.append(Handler(each.id, worker, each.attempt, each.token))
+        self.claimed = self.claimed or bool(claimed)
+        return claimed
+
+    def free(self, topic: str) -> bool:
+        """Whether an exchange takes from a topic."""
+        return True
+
+    def left_out(self, topic: str) -> bool:
+        """Whether it leaves a topic to claims within limits."""
+        return False
+
+    def _waits(self, topic: str) -> bool:
+        return any(row.state in WAITING and self.known[id].topic == topic for id, row in self.rows.items())
+
+    def ready(self, topic: str) -> list[UUID]:
+        """What can be claimed of a topic, in its order."""
+        return [id for *_, id in sorted(
+            (self.known[id].priority, row.available, id)
+            for id, row in self.rows.items()
+            if self.known[id].topic == topic and self.protocol.claim(row, "", self.now, LEASE)
+        )]  # fmt: skip
 
     def _check_order(self, taken: Sequence[Taken], wanted: Sequence[str], limit: int) -> None:
         """As many as are ready, and of each topic the first ones (G4.10)."""
         count = 0
         for topic in wanted:
-            ready = sorted(
-                (self.known[id].priority, row.available, id)
-                for id, row in self.rows.items()
-                if self.known[id].topic == topic and self.protocol.claim(row, "", self.now, LEASE)
-            )
+            ready = self.ready(topic)
             found = [each.id for each in taken if each.topic == topic]
-            assert sorted(found) == sorted(id for *_, id in ready[: len(found)])
+            assert sorted(found) == sorted(ready[: len(found)])
             count += len(ready)
         assert len(taken) == min(count, limit)
 
@@ -212,7 +226,7 @@ class Machine(RuleBasedStateMachine):
         if new is None:
             self.close(commit=False)
             return multiple()
-        standing = self._standing(topic, key)
+        standing = self.standing(topic, key)
         assert answer == (standing or job.id, standing is None)
         assert self.open is not None
         self.open.rows[handler.id] = new
@@ -314,9 +328,9 @@ class Machine(RuleBasedStateMachine):
         if new is not None:
             self.rows[id] = new
 
-    @rule(by=st.sampled_from([10, 50, LEASE + 1, AGE + 1]))
+    @rule(by=st.sampled_from([10, 50, LEASE + 1, AGE + 1, -70]))
     def tick(self, by: int) -> None:
-        """Time passes."""
+        """Time passes; now and then somebody sets the clock of the server back (F17)."""
         self.now += by
         self.place.clock.set(self.now)
 
@@ -346,7 +360,7 @@ class Machine(RuleBasedStateMachine):
         written = [*self.open.made, *(self.known[id] for id in self.open.rows if id in self.known)]
         return {(known.topic, known.key) for known in written}
 
-    def _standing(self, topic: str, key: str) -> UUID | None:
+    def standing(self, topic: str, key: str) -> UUID | None:
         """The job that has this key."""
         held = (id for id in self.rows if key and (self.known[id].topic, self.known[id].key) == (topic, key))
         return next(held, None)
@@ -354,22 +368,3 @@ class Machine(RuleBasedStateMachine):
     def _settled(self, id: UUID, hold: Hold, ending: Ending) -> Row | None:
         row = self.rows.get(id)
         return None if row is None else self.protocol.settle(row, hold, ending, self.now)
-
-
-@contextmanager
-def machine(dsn: str) -> Iterator[type[Machine]]:
-    """A machine on a database of its own."""
-    with psycopg.connect(dsn, autocommit=True) as connection, asyncio.Runner() as runner:
-        clock = Clock(connection)
-        opening = open_pool(dsn, min_size=1, max_size=3)
-        pool = runner.run(opening.__aenter__())
-        store = PostgresStore(pool)
-        place = Place(
-            connection, clock, store, PostgresRenewer(Link(store.driver, PATIENCE), statements("public")), runner
-        )
-        try:
-            yield type("Machine", (Machine,), {"place": place})
-        finally:
-            runner.run(place.renewer.close())
-            runner.run(store.close())
-            runner.run(pool.close())

@@ -63,6 +63,14 @@ class Protocol:
             updated=now,
         )
 
+    def asserts(self, row: Row, hold: Hold) -> bool:
+        """Whether a consumer's transaction is told that the claim holds: whose it is says the number of the claim."""
+        return row.state is State.PROCESSING and row.claim_seq == hold.token
+
+    def room(self, running: int, limit: int | None, asked: int) -> int:
+        """How many jobs a claim within limits takes at most, of a topic of which so many run."""
+        return asked if limit is None else max(min(asked, limit - running), 0)
+
     def renew(self, row: Row, hold: Hold, now: int, lease: int) -> Row | None:
         """Move the end of the lease."""
         return row._replace(until=now + lease) if self.holds(row, hold) else None

@@ -42,6 +42,7 @@ RESET = """
 update job set attempts = 0, available_at = clock.now(), updated_at = clock.now()
 where state in ('pending', 'failed') and id = %s
 """
+EMPTY = "truncate job, brooq_topic, brooq_schedule"
 READ = """
 select id, state, attempts, claim_seq, locked_by, locked_until, available_at, expired_leases, updated_at, topic, priority,
        coalesce(idempotency_key, '')

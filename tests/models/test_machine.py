@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.database import Server
-from tests.models.machine import Machine, machine
+from tests.models.machine import Machine
+from tests.models.steered import machine
 from tests.models.tier import FULL
 from tests.test_invariants import GUARDS, Guard, weakened
 
 from brooq import StoreError, StoreUnavailable
+from brooq.postgres.statement import Statements, statements
 
 CHUNKS = 40 if FULL else 2
 EXAMPLES = 250 if FULL else 60
@@ -52,12 +55,42 @@ def test_every_row_is_what_the_rules_say_after_every_step(tried: type[Machine], 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("guard", HUNTED, ids=lambda guard: f"{guard.statement}-{guard.violation.__name__}")
 def test_a_weakened_statement_is_found(tried: type[Machine], guard: Guard) -> None:
-    place = tried.place
+    """By the rules about jobs alone: with fewer verbs it is found sooner."""
+    hunt(type("Plain", (Machine,), {"place": tried.place}), weakened(guard))
+
+
+STEERING = {
+    "a stale tick fires": ("fire", "and next_at is not distinct from $2::timestamptz", ""),
+    "a tick makes two jobs": ("fire", "on conflict do nothing", ""),
+    "a limit of each worker": (
+        "claim_limited", "where job.state = 'processing' and job.topic = $2::text",
+        "where job.state = 'processing' and job.topic = $2::text and job.locked_by = $1",
+    ),
+    "a claim in a pause": ("exchange", "wanted.topic <> all (array(select topic from steered))", "true"),
+    "a limited claim in a pause": ("claim_limited", "and held.paused_at is null", ""),
+}  # fmt: skip
+
+SOON = ("a stale tick fires", "a tick makes two jobs")
+"""Those that are found within a second or two."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", STEERING if FULL else SOON)
+def test_a_weakened_statement_of_steering_is_found(tried: type[Machine], name: str) -> None:
+    statement, guard, instead = STEERING[name]
+    right = getattr(statements("public"), statement)
+    assert guard in right, "the guard is not in the statement any more: this test has to follow it"
+    hunt(tried, replace(statements("public"), **{statement: right.replace(guard, instead)}))
+
+
+def hunt(machine: type[Machine], weak: Statements) -> None:
+    """Run the machine over weakened statements until it stumbles."""
+    place = machine.place
     right = place.store._statements
-    place.weaken(weakened(guard))
+    place.weaken(weak)
     try:
         with pytest.raises((AssertionError, StoreError)) as caught:  # a wrong row, or a refusal of the database's own
-            run_state_machine_as_test(seed(0)(tried), settings=HUNT)
+            run_state_machine_as_test(seed(0)(machine), settings=HUNT)
     finally:
         place.weaken(right)
     assert not isinstance(caught.value, StoreUnavailable), "it did not answer"
