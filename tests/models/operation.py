@@ -18,11 +18,13 @@ from brooq.engine.outcome import Outcome
 from brooq.engine.store import Hold as Lease
 from brooq.postgres import PostgresStore, wrap_tx
 from brooq.postgres.drivers.psycopg import PsycopgSession
+from brooq.postgres.limited import LimitedClaims
 from brooq.postgres.link import Link
 from brooq.postgres.pool import make_pool
 from brooq.postgres.renewer import PostgresRenewer
 from brooq.postgres.session import Rows, Session
 from brooq.postgres.statement import Statements
+from brooq.vocabulary.schedule import Missed, ScheduleRecord
 
 JOB = UUID(int=1)
 OWNER, KEY, CHILD = "w", "k", "child"
@@ -40,11 +42,15 @@ SCENES = {
 
 
 class World(NamedTuple):
-    """The job, and whether there are another one with its key, and a chained one."""
+    """The job, and whether there are another one with its key, and a chained one; what is set for its topic, and whether the
+    tick of the one schedule has fired."""
 
     job: Row | None
     another: bool = False
     child: bool = False
+    limited: bool = False
+    paused: bool = False
+    fired: bool = False
 
 
 class SessionStore(PostgresStore):
@@ -117,7 +123,7 @@ def _exchange_rule(world: World, skip: bool) -> Answer:
     if world.job is None:
         return _exchanged(False, []), world
     settled = RULES.settle(world.job, HOLD, Ending(State.FAILED, 0), 0)
-    taken = None if skip else RULES.claim(world.job, OWNER, 0, HOUR)
+    taken = None if skip or world.limited or world.paused else RULES.claim(world.job, OWNER, 0, HOUR)
     answer = _exchanged(settled is not None, [taken.claim_seq] if taken else [])
     return answer, world._replace(job=settled or taken or world.job)
 
@@ -201,6 +207,73 @@ def _enqueue_rule(world: World, _: bool) -> Answer:
     return "created", world._replace(another=True)
 
 
+async def _lock(store: SessionStore, _: int, __: list[str]) -> str:
+    return "locked" if await store.session.fetch(store._statements.lock_topic, ["t"]) else "not set"
+
+
+async def _claim_limited(store: SessionStore, _: int, answers: list[str]) -> str:
+    if answers[-1] != "locked":
+        return "nothing"
+    claims = LimitedClaims()
+    rows = await store.session.fetch(store._statements.claim_limited, claims._parameters(OWNER, "t", 10, SPAN))
+    taken = claims.claimed(rows, "t", 10, SPAN).taken
+    return f"took {taken[0].token}" if taken else "took nothing"
+
+
+def _claim_limited_rule(world: World, skip: bool) -> Answer:
+    if not (world.limited or world.paused):
+        return "not set, nothing", world
+    running = int(world.job is not None and world.job.state is State.PROCESSING)
+    room = 0 if world.paused or skip else RULES.room(running, 1 if world.limited else None, 10)
+    new = RULES.claim(world.job, OWNER, 0, HOUR) if room and world.job is not None else None
+    return (f"locked, took {new.claim_seq}", world._replace(job=new)) if new else ("locked, took nothing", world)
+
+
+async def _pause(store: SessionStore, _: int, __: list[str]) -> str:
+    ((done,),) = await store.session.fetch(store._statements.pause, ["t", "ann", None])
+    return "paused" if done else "paused before"
+
+
+def _pause_rule(world: World, _: bool) -> Answer:
+    return ("paused before", world) if world.paused else ("paused", world._replace(paused=True))
+
+
+async def _fire(store: SessionStore, _: int, __: list[str]) -> str:
+    # Its job has the key of the one job here, as when the clock was set back: then the tick has its job already.
+    tick = ScheduleRecord(
+        "s", "t", "* * * * *", "UTC", None, 0, None, "", Missed.ONCE, 100, False, None, None, TICK, None, None
+    )
+    return "fired" if await store.fire(tick, LATER, TICK, [Job("t", None, KEY, LATER)]) else "too late"
+
+
+def _fire_rule(world: World, _: bool) -> Answer:
+    if world.fired:
+        return "too late", world
+    return "fired", _enqueue_rule(world, False)[1]._replace(fired=True)
+
+
+async def _assert_held(store: SessionStore, _: int, __: list[str]) -> str:
+    return "held" if await store.assert_held(wrap_tx(store.connection), Lease(JOB, 1)) else "over"
+
+
+def _assert_held_rule(world: World, _: bool) -> Answer:
+    return "held" if world.job is not None and RULES.asserts(world.job, HOLD) else "over", world
+
+
+async def _retake(store: SessionStore, _: int, __: list[str]) -> str:
+    answer = await store.exchange("v", [], ["t"], 10, SPAN)
+    return f"took {answer.taken[0].token}" if answer.taken else "took nothing"
+
+
+def _retake_rule(world: World, skip: bool) -> Answer:
+    """The lease has run out, and another worker has the job next, unless a fenced transaction keeps it out."""
+    told, after = _reap_rule(world, False)
+    free = after.job is not None and not (skip or after.limited or after.paused)
+    new = RULES.claim(after.job, "v", 0, HOUR) if free and after.job is not None else None
+    return (f"{told}, took {new.claim_seq}", after._replace(job=new)) if new else (f"{told}, took nothing", after)
+
+
+TICK = datetime(2000, 1, 1, tzinfo=UTC)
 RULES = Protocol()
 HOLD = Hold(OWNER, 1, 1)
 OPERATIONS = {
@@ -212,4 +285,18 @@ OPERATIONS = {
     "prune": Operation((_prune,), _prune_rule, skips=True),
     "enqueue": Operation((_enqueue,), _enqueue_rule),
     "chain": Operation((_settle, _chain), _chain_rule),
+    "claim_limited": Operation((_lock, _claim_limited), _claim_limited_rule, skips=True),
+    "pause": Operation((_pause,), _pause_rule),
+    "fire": Operation((_fire,), _fire_rule),
+    "assert_held": Operation((_assert_held,), _assert_held_rule),
+    "retake": Operation((_reap, _retake), _retake_rule, skips=True),
 }
+JOB_VERBS = ("exchange", "renew", "settle", "reap", "cancel", "prune", "enqueue", "chain")
+"""Each of these may meet each of them in one row."""
+MEETINGS = {
+    "claim_limited": ("exchange", "settle", "reap", "cancel", "claim_limited", "pause"),
+    "pause": ("exchange", "pause"),
+    "fire": ("prune", "enqueue", "fire"),
+    "assert_held": ("exchange", "renew", "settle", "reap", "cancel", "retake"),
+}
+"""Whom the others meet: where they share a row, or one decides what the other may do."""

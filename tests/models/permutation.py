@@ -5,18 +5,36 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
 import psycopg
-from tests.models.operation import JOB, KEY, OPERATIONS, SCENES, Operation, SessionStore, World
+from tests.models.operation import (
+    JOB,
+    JOB_VERBS,
+    KEY,
+    MEETINGS,
+    OPERATIONS,
+    SCENES,
+    TICK,
+    Operation,
+    SessionStore,
+    World,
+)
 from tests.models.protocol import Row
 
 from brooq.postgres.statement import Statements, statements
 
 TRIES = 5
-PAIRS = [(one, two) for number, one in enumerate(OPERATIONS) for two in list(OPERATIONS)[number:]]
+PAIRS = [(one, two) for number, one in enumerate(JOB_VERBS) for two in JOB_VERBS[number:]] + [
+    (one, two) for one, others in MEETINGS.items() for two in others
+]
+LIMITED = "claim_limited"
+CLEAR: tuple[LiteralString, ...] = ("delete from job", "delete from brooq_topic", "delete from brooq_schedule")
+SCHEDULE = """
+insert into brooq_schedule (name, topic, cron, timezone, next_at) values ('s', 't', '* * * * *', 'UTC', %s)
+"""
 PREPARE = """
 insert into job (id, topic, idempotency_key, state, attempts, claim_seq, locked_by, locked_until, available_at, updated_at)
 values (%(id)s, 't', %(key)s, %(state)s, %(attempts)s, %(claim_seq)s, %(owner)s, now() + make_interval(secs => %(until)s),
@@ -31,6 +49,8 @@ select coalesce((
        || case when exists (select 1 from job where idempotency_key = 'k'
                             and id <> '00000000-0000-0000-0000-000000000001') then ', another' else '' end
        || case when exists (select 1 from job where idempotency_key = 'child') then ', child' else '' end
+       || case when exists (select 1 from brooq_topic where paused_at is not null) then ', paused' else '' end
+       || case when exists (select 1 from brooq_schedule where last_at is not null) then ', fired' else '' end
 """
 """The whole table in one line."""
 BLOCKED = "select cardinality(pg_blocking_pids(%s)) > 0"
@@ -56,7 +76,8 @@ def told(world: World) -> str:
             f"{row.state} attempts {row.attempts} claim {row.claim_seq} owner {row.owner or '-'} lease {lease} "
             f"expired {row.expired}"
         )
-    return line + (", another" if world.another else "") + (", child" if world.child else "")
+    more = {"another": world.another, "child": world.child, "paused": world.paused, "fired": world.fired}
+    return ", ".join([line, *(word for word, true in more.items() if true)])
 
 
 def orders(pair: tuple[str, str]) -> Iterator[Order]:
@@ -79,7 +100,7 @@ def allowed(pair: tuple[str, str], scene: Row, order: Order) -> set[tuple[tuple[
     for sequence in serial:
         passes = [(False, True) if overlap(order) and OPERATIONS[name].skips else (False,) for name in pair]
         for skips in product(*passes):
-            world, answers = World(scene), ["", ""]
+            world, answers = World(scene, limited=LIMITED in pair), ["", ""]
             for session in sequence:
                 answers[session], world = OPERATIONS[pair[session]].rule(world, skips[session])
             found.add(((answers[0], answers[1]), told(world)))
@@ -120,7 +141,9 @@ class Driver:
     def __init__(self, sides: list[psycopg.AsyncConnection[Any]], beside: psycopg.AsyncConnection[Any]) -> None:
         """Connections in autocommit. The statements are the shipped ones; a test may put others in their place."""
         self._sides, self._beside = sides, beside
-        self.texts = statements("public")
+        shipped = statements("public")
+        # A claim within limits does not wait long for its topic; here it waits until the other side has had its turn.
+        self.texts = replace(shipped, lock_topic=shipped.lock_topic.replace("'200ms'", "'10s'"))
 
     async def run(self, pair: tuple[str, str], scene: Row, order: Order) -> Result | None:
         """One permutation; None when it cannot be: a session would have to go on while it waits."""
@@ -135,7 +158,7 @@ class Driver:
         raise TimeoutError(f"{pair} {order}: no lock within {TRIES} tries")
 
     async def _run(self, pair: tuple[str, str], scene: Row, order: Order) -> Result | None:
-        await self.prepare(scene)
+        await self.prepare(scene, pair)
         sessions = [
             Session(side, number, OPERATIONS[pair[number]], self.texts) for number, side in enumerate(self._sides)
         ]
@@ -180,9 +203,14 @@ class Driver:
             if session.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 await session.connection.execute("rollback")
 
-    async def prepare(self, scene: Row) -> None:
-        """The table with the one job."""
-        await self._beside.execute("delete from job")
+    async def prepare(self, scene: Row, pair: tuple[str, str]) -> None:
+        """The table with the one job; limits and a schedule where they are needed."""
+        for table in CLEAR:
+            await self._beside.execute(table)
+        if LIMITED in pair:
+            await self._beside.execute("insert into brooq_topic (topic, max_running) values ('t', 1)")
+        if "fire" in pair:
+            await self._beside.execute(SCHEDULE, [TICK])
         await self._beside.execute(PREPARE, scene._asdict() | {"id": JOB, "key": KEY, "state": str(scene.state)})
 
     async def look(self) -> str:
