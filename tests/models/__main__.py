@@ -10,7 +10,12 @@ from tests.models.protocol import Protocol
 from tests.models.search import Found, search
 from tests.models.variant import PLANTED
 
-QUICK = (Bounds(claims=3), Bounds(jobs=2, claims=2, resets=0, lost=False))
+QUICK = (
+    Bounds(claims=3),
+    Bounds(jobs=2, claims=2, resets=0, lost=False),
+    Bounds(claims=3, resets=0, lost=False, fences=True),
+    Bounds(jobs=2, claims=2, resets=0, lost=False, limit=1),
+)
 LARGE = (Bounds(claims=4), Bounds(jobs=2, claims=2, resets=0))
 
 

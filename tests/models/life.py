@@ -22,6 +22,7 @@ ENDINGS = {
     "dead": Ending(State.DEAD),
     "canceled": Ending(State.CANCELED),
 }
+CLAIM = "claim by "
 CHAIN = "done with a chained job"
 
 
@@ -34,17 +35,23 @@ class Bounds(NamedTuple):
     resets: int = 1
     lost: bool = True
     """Whether the answer to an outcome may be lost."""
+    fences: bool = False
+    """Whether handlers open transactions of their own that ask for their claim."""
+    limit: int | None = None
+    """How many of the jobs may run at one time."""
 
 
 class Run(NamedTuple):
     """A handler at work, rightful or stale. `number` counts the claims of the job: what the token should be.
 
-    `sent` is the outcome that it has sent without hearing of it: that one it sends again.
+    `sent` is the outcome that it has sent without hearing of it: that one it sends again. `fenced`: it has a transaction
+    open that was told its claim holds.
     """
 
     hold: Hold
     number: int
     sent: str | None = None
+    fenced: bool = False
 
 
 class Life(NamedTuple):
@@ -87,6 +94,8 @@ def forget(life: Life, owner: str) -> Life:
 def _claims(life: Life, row: Row, rules: Protocol, bounds: Bounds) -> Iterator[Step]:
     if life.claims >= bounds.claims:
         return
+    if rules.kept_out() and any(run.fenced for run in life.runs):
+        return
     for owner in "AB"[: bounds.workers]:
         new = rules.claim(row, owner, NOW, LEASE)
         if new is None:
@@ -99,7 +108,7 @@ def _claims(life: Life, row: Row, rules: Protocol, bounds: Bounds) -> Iterator[S
             wrong = "two claims hold the job at one time"
         elif row.available > NOW:
             wrong = "a job is taken before it is ready"
-        yield _judged(f"claim by {owner}", life, after, wrong)
+        yield _judged(CLAIM + owner, life, after, wrong)
 
 
 def _by_a_handler(life: Life, row: Row, run: Run, rules: Protocol, bounds: Bounds) -> Iterator[Step]:
@@ -125,6 +134,13 @@ def _by_a_handler(life: Life, row: Row, run: Run, rules: Protocol, bounds: Bound
             yield _judged(f"{CHAIN} by {who}", life, after._replace(chained=True), wrong)
     if rules.chains(False) and rules.settle(row, run.hold, ENDINGS["done"], NOW) is None:
         yield Step(f"chain by {who}", life, f"claim {run.number} chains a job though its outcome is refused")
+    if run.fenced:
+        wrong = f"a transaction fenced by claim {run.number} commits after claim {life.claims}"
+        after = life._replace(runs=tuple(each._replace(fenced=False) if each is run else each for each in life.runs))
+        yield Step(f"commit of a fenced transaction by {who}", after, wrong if life.claims > run.number else None)
+    elif bounds.fences and rules.asserts(row, run.hold):
+        fenced = tuple(each._replace(fenced=True) if each is run else each for each in life.runs)
+        yield Step(f"a fenced transaction by {who}", life._replace(runs=fenced))
     yield Step(f"{who}, gives up", life._replace(runs=rest))
 
 

@@ -67,6 +67,14 @@ class Protocol:
         """Whether a consumer's transaction is told that the claim holds: whose it is says the number of the claim."""
         return row.state is State.PROCESSING and row.claim_seq == hold.token
 
+    def kept_out(self) -> bool:
+        """Whether an open transaction that was told so keeps the next claim out."""
+        return True
+
+    def counted(self, running: int, own: int) -> int:
+        """How many jobs count for a limit, of those that run and those of them that the claiming worker has."""
+        return running
+
     def room(self, running: int, limit: int | None, asked: int) -> int:
         """How many jobs a claim within limits takes at most, of a topic of which so many run."""
         return asked if limit is None else max(min(asked, limit - running), 0)

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.models.life import CHAIN, Bounds, Life, Step, forget, steps, stuck
+from tests.models.life import CHAIN, CLAIM, Bounds, Life, Step, forget, steps, stuck
 from tests.models.protocol import Protocol
+
+from brooq import State
 
 ABSENT = Life(row=None)
 World = tuple[int, ...]
@@ -65,7 +67,10 @@ class Search:
     def _successors(self, world: World) -> Iterator[tuple[int, str, World, str | None]]:
         for job, number in enumerate(world):
             for label, after, violation in self._steps_of(number):
+                if label.startswith(CLAIM) and not self._admitted(world, label):
+                    continue
                 new = (*world[:job], after, *world[job + 1 :])
+                violation = violation or self._crowd(new)  # noqa: PLW2901
                 chains = label.startswith(CHAIN)
                 if chains and job + 1 < len(world) and self._rules.chains(True):
                     new = self._enqueued(new, job + 1)
@@ -76,6 +81,23 @@ class Search:
             new = tuple(self._death(number, owner) for number in world)
             if new != world:
                 yield -1, f"{owner} dies", new, None
+
+    def _running(self, world: World, owner: str | None = None) -> int:
+        rows = [self._lives[number].row for number in world]
+        held = [row for row in rows if row is not None and row.state is State.PROCESSING]
+        return sum(owner in (None, row.owner) for row in held)
+
+    def _admitted(self, world: World, label: str) -> bool:
+        """Whether a claim finds room in the limit."""
+        limit = self._bounds.limit
+        if limit is None:
+            return True
+        count = self._rules.counted(self._running(world), self._running(world, label.removeprefix(CLAIM)))
+        return self._rules.room(count, limit, 1) > 0
+
+    def _crowd(self, world: World) -> str | None:
+        limit = self._bounds.limit
+        return "more jobs run than the limit allows" if limit is not None and self._running(world) > limit else None
 
     def _enqueued(self, world: World, job: int) -> World:
         """By its key: a job that exists, or existed, is not made again."""

@@ -52,7 +52,7 @@ def test_every_row_is_what_the_rules_say_after_every_step(tried: type[Machine], 
     assert tried.place.steps - before > EXAMPLES * STEPS / 4
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("guard", HUNTED, ids=lambda guard: f"{guard.statement}-{guard.violation.__name__}")
 def test_a_weakened_statement_is_found(tried: type[Machine], guard: Guard) -> None:
     """By the rules about jobs alone: with fewer verbs it is found sooner."""
@@ -74,7 +74,7 @@ SOON = ("a stale tick fires", "a tick makes two jobs")
 """Those that are found within a second or two."""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", STEERING if FULL else SOON)
 def test_a_weakened_statement_of_steering_is_found(tried: type[Machine], name: str) -> None:
     statement, guard, instead = STEERING[name]

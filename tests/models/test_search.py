@@ -68,6 +68,7 @@ def test_a_search_that_finds_a_bug_tells_the_trace_on_the_command_line() -> None
     assert answer.returncode == 1, answer.stderr
     limits, *trace = answer.stdout.splitlines()
     assert limits.startswith(
-        "HastyReaper (jobs 1, workers 1, claims 1, resets 1, lost True): 19 states, 19 transitions: "
+        "HastyReaper (jobs 1, workers 1, claims 1, resets 1, lost True, fences False, limit None): "
+        "19 states, 19 transitions: "
     )
     assert trace == ["  1. job 1: claim by A", "  2. job 1: reap"]

@@ -185,6 +185,30 @@ class ChainForgotten(Protocol):
         return False
 
 
+class ClaimBesideAFence(Protocol):
+    """A claim with a weaker lock than it needs."""
+
+    def kept_out(self) -> bool:
+        """By nothing."""
+        return False
+
+
+class FenceByState(Protocol):
+    """A fenced transaction asks whether the job runs, not by whose claim."""
+
+    def asserts(self, row: Row, hold: Hold) -> bool:
+        """The state alone."""
+        return row.state is State.PROCESSING
+
+
+class LimitOfEachWorker(Protocol):
+    """A limit of the fleet, counted by each worker for itself."""
+
+    def counted(self, running: int, own: int) -> int:
+        """What is its own."""
+        return own
+
+
 class Planted(NamedTuple):
     """A bug, the promise that it breaks, and of how many steps the shortest trace to it is."""
 
@@ -198,6 +222,8 @@ UNHEARING = Bounds(claims=3)
 HEARING = Bounds(claims=3, lost=False)
 """Every answer arrives."""
 PAIR = Bounds(jobs=2, claims=2)
+FENCED = Bounds(claims=2, resets=0, lost=False, fences=True)
+LIMITED = Bounds(jobs=2, claims=1, resets=0, lost=False, limit=1)
 STALE_OUTCOME = "the outcome of claim 1 is accepted while 2 holds the job"
 
 PLANTED = [
@@ -225,5 +251,8 @@ PLANTED = [
     Planted(GreedyRetention, "an active job is deleted", 3),
     Planted(LeaseLeftBehind, "a waiting job has a lease", 2),
     Planted(ChainOutside, "claim 1 chains a job though its outcome is refused", 3, PAIR),
+    Planted(ClaimBesideAFence, "a transaction fenced by claim 1 commits after claim 2", 6, FENCED),
+    Planted(FenceByState, "a transaction fenced by claim 1 commits after claim 2", 6, FENCED),
+    Planted(LimitOfEachWorker, "more jobs run than the limit allows", 3, LIMITED),
     Planted(ChainForgotten, "a job is done without the job it chained", 2, PAIR),
 ]
