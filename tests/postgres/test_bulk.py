@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, LiteralString
 
 import psycopg
 import pytest
+import pytest_asyncio
 from tests.postgres.observer import Observer, Opened
 
 from brooq import Enqueued, Job, JobError, PayloadError, StoreRefused
@@ -167,23 +169,48 @@ async def test_one_whose_connection_is_cut_is_repeated_as_a_whole(driver: Driver
     assert observer.value("select count(*) from job") == MANY
 
 
-async def test_workers_of_all_topics_are_woken_once(driver: Driver, dsn: str) -> None:
-    """At the end, for what is ready: whichever part it is in."""
+@pytest_asyncio.fixture
+async def belled(driver: Driver, dsn: str) -> AsyncIterator[tuple[PostgresStore, PostgresBell]]:
+    """A store, and somebody who waits for its jobs."""
+    async with open_pool(dsn, driver=driver) as pool:
+        store = PostgresStore(pool)
+        bell = store.bell(["a", "b", "c", "later"])
+        assert isinstance(bell, PostgresBell)
+        await bell.hang_up(lambda _: None)
+        yield store, bell
+        await bell.close()
+
+
+async def rung(bell: PostgresBell, count: int) -> int:
+    """How often it has rung once it has rung that often."""
+    heard = 0
+    while heard < count:
+        heard += await bell.wait(10.0)
+    return heard + await bell.wait(0.2)
+
+
+async def test_workers_of_all_topics_are_woken_once(belled: tuple[PostgresStore, PostgresBell]) -> None:
+    """For what is ready, whichever part it is in."""
+    store, bell = belled
     later = datetime.now(UTC) + timedelta(hours=1)
     jobs = [
         *[Job("a") for _ in range(FIRST)],
         *[Job("later", available_at=later) for _ in range(FIRST)],
         *[Job("b", available_at=later if number else later - timedelta(hours=2)) for number in range(FIRST)],
         *[Job("c", available_at=later) for _ in range(1000)],
+        *[Job("a") for _ in range(FIRST)],
     ]
-    async with open_pool(dsn, driver=driver) as pool:
-        store = PostgresStore(pool)
-        bell = store.bell(["a", "b", "c", "later"])
-        assert isinstance(bell, PostgresBell)
-        await bell.hang_up(lambda _: None)
-        await store.enqueue(None, jobs)
-        rung = 0
-        while rung < 2:
-            rung += await bell.wait(10.0)
-        assert rung + await bell.wait(0.2) == 2
-        await bell.close()
+    await store.enqueue(None, jobs)
+    assert await rung(bell, 2) == 2
+
+
+async def test_workers_are_woken_though_the_last_part_is_all_known(belled: tuple[PostgresStore, PostgresBell]) -> None:
+    store, bell = belled
+    known = [Job("a", None, f"z{number}") for number in range(1000)]
+    await store.enqueue(None, known)
+    assert await rung(bell, 1) == 1
+    again = [Job("a", None, job.idempotency_key) for job in known]
+    await store.enqueue(None, again)
+    assert await bell.wait(0.2) == 0, "nothing is new"
+    await store.enqueue(None, [Job("a", None, "a"), *again])
+    assert await rung(bell, 1) == 1

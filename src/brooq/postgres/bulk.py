@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from brooq.postgres.enqueue import SILENCE, Prepared, encoded, in_order, insert, parameters, refuse, rings
+from brooq.postgres.enqueue import SILENCE, Prepared, Rings, encoded, in_order, insert, parameters, refuse, rings
 from brooq.postgres.session import Driver, Session
 from brooq.postgres.statement import Statements
 from brooq.postgres.trouble import PoolExhausted, translate
@@ -110,20 +110,18 @@ async def enqueue_alone(
 async def _write(session: Session, statements: Statements, parts: Parts, *, new: bool, wake: bool) -> dict[UUID, UUID]:
     if len(parts) == 1:
         told = rings(parts.jobs) if wake else SILENCE
-        return await _insert(session, statements, parts[0], parameters(parts[0], told), keyed=parts.keyed, new=new)
+        return await _insert(session, statements, parts[0], told, keyed=parts.keyed, new=new)
     found: dict[UUID, UUID] = {}
-    last = len(parts) - 1
     under_way = _start(session.execute("begin isolation level read committed"))
     try:
         for number in range(len(parts)):
             # What is under way runs to its first wait, and what uvloop has kept of it is sent: the server begins.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            # Workers are woken just before the commit: who goes to sleep earlier hears of it.
-            told = rings(parts.jobs) if wake and number == last else SILENCE
+            told = rings(parts[number].jobs) if wake else SILENCE
             values = session.packed(parameters(parts[number], told))
             found.update(await under_way or {})
-            under_way = _start(_insert(session, statements, parts[number], values, keyed=parts.keyed, new=new))
+            under_way = _start(_insert(session, statements, parts[number], told, values, keyed=parts.keyed, new=new))
         found.update(await under_way or {})
     except BaseException as error:
         await _ended(session, under_way, cancel=isinstance(error, asyncio.CancelledError))
@@ -133,13 +131,21 @@ async def _write(session: Session, statements: Statements, parts: Parts, *, new:
 
 
 async def _insert(
-    session: Session, statements: Statements, part: Prepared, values: Sequence[Any], *, keyed: bool, new: bool
+    session: Session,
+    statements: Statements,
+    part: Prepared,
+    told: Rings,
+    values: Sequence[Any] | None = None,
+    *,
+    keyed: bool,
+    new: bool,
 ) -> dict[UUID, UUID]:
-    """`new`: no id of these exists, as far as is known, and the transaction is theirs. Raises the driver's errors, a unique
-    violation among them when one does exist."""
+    """`values`: as in `insert`. `new`: no id of these exists, as far as is known, and the transaction is theirs. Raises the
+    driver's errors, a unique violation among them when one does exist."""
     if keyed or not new:
-        return await insert(session, statements, part, SILENCE, values=values, new=new)
-    await session.fetch(statements.enqueue_new if len(part.jobs) > 1 else statements.enqueue_one_new, values)
+        return await insert(session, statements, part, told, values=values, new=new)
+    statement = statements.enqueue_new if len(part.jobs) > 1 else statements.enqueue_one_new
+    await session.fetch(statement, values or parameters(part, told))
     return {}
 
 
