@@ -184,8 +184,9 @@ async def belled(driver: Driver, dsn: str) -> AsyncIterator[tuple[PostgresStore,
 async def rung(bell: PostgresBell, count: int) -> int:
     """How often it has rung once it has rung that often."""
     heard = 0
-    while heard < count:
-        heard += await bell.wait(10.0)
+    async with asyncio.timeout(30):
+        while heard < count:
+            heard += await bell.wait(10.0)
     return heard + await bell.wait(0.2)
 
 
