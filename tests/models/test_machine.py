@@ -66,7 +66,7 @@ STEERING = {
         "claim_limited", "where job.state = 'processing' and job.topic = $2::text",
         "where job.state = 'processing' and job.topic = $2::text and job.locked_by = $1",
     ),
-    "a claim in a pause": ("exchange", "wanted.topic <> all (array(select topic from steered))", "true"),
+    "a claim in a pause": ("exchange", "asked.topic <> all (array(select topic from steered))", "true"),
     "a limited claim in a pause": ("claim_limited", "and held.paused_at is null", ""),
 }  # fmt: skip
 

@@ -116,7 +116,7 @@ def counted_where_it_is_locked(stage: Stage) -> None:
 
 
 ONE_STEERED = "not exists (select from steered)"
-STEERED = "wanted.topic <> all (array(select topic from steered))"
+STEERED = "asked.topic <> all (array(select topic from steered))"
 BUGS = (
     Bug("limit_counted_where_it_is_locked", ["C17"], counted_where_it_is_locked, rival_claims),
     Bug("limit_counted_without_a_lock", ["C17"], weak("lock_topic", (LOCK, "\n")), rival_claims),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -177,6 +177,23 @@ def test_a_claim_of_one_topic(connection: psycopg.Connection[Any], mode: str, to
     plan = explain(connection, STATEMENTS.claim_topic, ["me", topic, ASKED, LEASE], mode)
     check(plan, locked=ASKED, buffers=100 + 30 * ASKED)
     assert plan["Actual Rows"] == found + SUMMARY
+
+
+@MODES
+@pytest.mark.parametrize("marked", [False, True], ids=["no marks", "marks"])
+def test_a_claim_asks_no_topic_behind_the_one_that_has_enough(
+    connection: psycopg.Connection[Any], mode: str, marked: bool
+) -> None:
+    """A worker of a thousand topics."""
+    topics = ["empty", "mail", *(f"other-{number}" for number in range(998))]
+    count = len(topics) if marked else 0
+    places = [datetime(1970, 1, 1, tzinfo=UTC)] * count, [UUID(int=0)] * count
+    marks = [topics[:count], [0] * count, *places]
+    plan = explain(connection, STATEMENTS.exchange, [*outcomes([]), topics, ASKED, LEASE, *marks, []], mode)
+    check(plan, locked=ASKED, buffers=100 + 30 * ASKED)
+    assert plan["Actual Rows"] == ASKED + SUMMARY
+    (levels,) = (node for node in nodes(plan) if node.get("Function Name") == "generate_series")
+    assert levels["Actual Loops"] == 2, "no topic is asked before its turn"
 
 
 @MODES

@@ -11,8 +11,9 @@
 --
 -- Claim. `ready` probes (topic, priority) pairs in the order asked; the outer LIMIT ends the nested loop as soon as
 -- enough rows are locked, so the future, foreign topics and terminal rows are never walked, and never more rows are
--- touched than asked. A topic without a waiting job costs one probe. `since` is where an earlier claim of the same
--- backlog ended: dead index entries before it are not walked again (see the store, which looks from the beginning
+-- touched than asked. Only the topics are sorted, before any of them is asked: sorted with their priorities, all would have
+-- to be asked before the first row. A topic without a waiting job costs one probe. `since` is where an earlier claim of the
+-- same backlog ended: dead index entries before it are not walked again (see the store, which looks from the beginning
 -- often enough). Topics that are paused or limited are left out (`steered`): few, asked for once. MATERIALIZED keeps the
 -- LIMIT under every plan.
 -- The lock is FOR UPDATE, of which FOR NO KEY UPDATE would be enough against rivals: a consumer's transaction that was
@@ -64,19 +65,28 @@ steered as materialized (
 ready as materialized (
     select found.ctid
     from (
-        select wanted.topic, level, since.available_at, since.id
-        from unnest((select $8::text[])) with ordinality as wanted (topic, turn)
+        select wanted.topic, level, wanted.moments[array_position(wanted.levels, level)] as available_at,
+               wanted.ids[array_position(wanted.levels, level)] as id
+        from (
+            select asked.topic, since.levels, since.moments, since.ids
+            from unnest((select $8::text[])) with ordinality as asked (topic, turn)
+            left join (
+                select mark.topic, array_agg(mark.level) as levels, array_agg(mark.available_at) as moments,
+                       array_agg(mark.id) as ids
+                from unnest((select $11::text[]), (select $12::int[]), (select $13::timestamptz[]), (select $14::uuid[]))
+                    as mark (topic, level, available_at, id)
+                group by mark.topic
+            ) as since using (topic)
+            where asked.topic <> all (array(select topic from steered))
+            order by asked.turn
+        ) as wanted
         cross join lateral (
-            select case when wanted.topic = any((select $11::text[])::text[]) then 0
+            select case when wanted.levels is not null then 0
                         else (select job.priority from "brooq".job
                               where job.topic = wanted.topic and job.state in ('pending', 'failed')
                               order by job.priority limit 1) end as lowest
         ) as first
         cross join lateral generate_series(first.lowest, 9) as level
-        left join unnest((select $11::text[]), (select $12::int[]), (select $13::timestamptz[]), (select $14::uuid[]))
-            as since (topic, level, available_at, id) using (topic, level)
-        where wanted.topic <> all (array(select topic from steered))
-        order by wanted.turn, level
     ) as probe
     cross join lateral (
         select job.ctid
