@@ -89,6 +89,21 @@ class Machine(RuleBasedStateMachine):
             self.rows[job.id] = Row(available=self.now if at is None else at, updated=self.now)
         return answer.id
 
+    @rule(target=jobs, topic=topics, some=st.lists(keys, min_size=2, max_size=3))
+    def enqueue_many(self, topic: str, some: list[str]) -> Any:
+        """Several jobs in one call; of those that have the same key only the first one is made."""
+        if any((topic, key) in self._written_keys() for key in some if key):
+            return multiple()
+        made = [Job(topic, None, key) for key in some]
+        answers = self.place.run(self.place.store.enqueue(None, made))
+        for job, answer in zip(made, answers, strict=True):
+            standing = self.standing(topic, job.idempotency_key)
+            assert answer == (standing or job.id, standing is None)
+            if standing is None:
+                self.known[job.id] = Known(job.id, topic, 0, job.idempotency_key)
+                self.rows[job.id] = Row(available=self.now, updated=self.now)
+        return multiple(*(answer.id for answer in answers))
+
     # --- workers ---
 
     @rule(target=handlers, worker=workers, order=st.permutations(TOPICS), some=st.integers(1, 2), limit=limits)

@@ -20,7 +20,7 @@ from brooq.postgres.statement import Statements, statements
 CHUNKS = 40 if FULL else 2
 EXAMPLES = 250 if FULL else 60
 STEPS = 50
-ONLY_UNDER_RIVALS = {"claim_waits_for_a_rival", "frozen_row_stops_the_reaper"}
+ONLY_UNDER_RIVALS = {"claim_waits_for_a_rival", "frozen_row_stops_the_reaper", "zombie_commits_beside_a_new_claim"}
 """Guards that matter between sessions at one moment: the permutations look at those."""
 BEYOND = {"claim_fails_at_the_top_of_the_integer"}
 """What nobody comes to in fifty steps."""
