@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,9 +66,11 @@ async def test_a_weakened_statement_is_found(
     permuted: str, violation: str, pair: tuple[str, str], breaks: bool
 ) -> None:
     """By a result that no serial order gives, or by another course of things than is written down."""
-    (guard,) = (guard for guard in GUARDS if guard.violation.__name__ == violation)
+    guards = [guard for guard in GUARDS if guard.violation.__name__ == violation]
+    assert guards
     async with driver(permuted) as found:
-        found.texts = weakened(guard)
+        for guard in guards:  # there may be several statements that claim
+            found.texts = replace(found.texts, **{guard.statement: getattr(weakened(guard), guard.statement)})
         lines, wrong = await outcomes(found, pair)
     assert bool(wrong) == breaks
     assert lines != (EXPECTED / f"{'-'.join(pair)}.txt").read_text(encoding="utf-8").splitlines()
