@@ -37,8 +37,8 @@ CONFIG = Config(
     workers=SLOTS, poll_interval=0.1, lease=LEASE, reaper_period=REAPER, census_period=60, max_attempts=3,
     backoff_base=0.05, backoff_max=0.2, shutdown_grace=0.2,
 )  # fmt: skip
-GATHERED, GATHERING = 48, 0.5 * LEASE
-"""How many handlers gather at most before their process stands still, and for how many seconds."""
+GATHERED, GATHERING = 24, 3 * LEASE
+"""How many handlers gather before their process stands still, and for how many seconds it waits for them at most."""
 EFFECT = "insert into public_audit.effect (job_id, claim_seq) values (%s, %s)"
 
 
