@@ -40,6 +40,8 @@ HAUNTING = 10.0
 """How many seconds a paused process waits at most until others have claimed its jobs."""
 CROWD = 3 * PROCESSES
 """How many processes there are at most while some of them wait for the point where they die."""
+STARTING = 10.0
+"""How many seconds a process may take at most until it has jobs in hand."""
 MOURNING = 30.0
 """How many seconds after its start a process has to have come to the point where it dies."""
 MARKERS = (
@@ -215,8 +217,10 @@ class World:
         self.processes.send(pid, signal.SIGCONT)
 
     async def _at_work(self, pid: int) -> None:
-        """Until a process has jobs in hand: it may have only just started."""
-        while not await self.server.held(pid):  # noqa: ASYNC110  another process tells nobody
+        """Until a process has jobs in hand: it may have only just started. There may be no jobs left either."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + STARTING
+        while not await self.server.held(pid) and loop.time() < end:  # noqa: ASYNC110  another process tells nobody
             await asyncio.sleep(0.05)
 
     async def _feed(self, pid: int, feed: Callable[[], None], seconds: float) -> None:
