@@ -79,6 +79,12 @@ def connection(grown: str, request: pytest.FixtureRequest) -> Iterator[psycopg.C
             opened.execute("set default_statistics_target = 10")  # a small sample: the shape of the plans is the same
             opened.execute("analyze job")
             opened.execute("reset default_statistics_target")
+        # What an earlier test has rolled back is dead, and whoever meets it first marks it so: not the statement under test.
+        for order in (b"asc", b"desc"):
+            opened.execute(
+                b"select priority from job where topic = 'mail' and state in ('pending', 'failed')"
+                b" order by priority %b limit 1" % order
+            )
         yield opened
         opened.rollback()
 
