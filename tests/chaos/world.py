@@ -46,12 +46,14 @@ MOURNING = 30.0
 """How many seconds after its start a process has to have come to the point where it dies."""
 MARKERS = (
     b"with settled as (",
+    b"with steered as ",
     b"with recursive limits as",
     b"insert into ",
     b"for no key update of job skip locked",
     b"COMMIT",
 )
-"""Whose answers are eaten: outcomes and claims, jobs, renewals, closing transactions."""
+"""Whose answers are eaten: outcomes and claims, claims of one topic, those within limits, jobs, renewals, closing
+transactions."""
 LEFT = "select count(*) from job where state in ('pending', 'processing', 'failed')"
 
 

@@ -18,6 +18,7 @@ LEASE = timedelta(seconds=30)
 INSERT = b"insert into"
 COMMIT = b"COMMIT"
 EXCHANGE = b"with settled as"
+CLAIM = b"with steered as"
 
 
 @pytest.fixture
@@ -115,14 +116,19 @@ async def test_an_exchange_whose_answer_was_eaten_is_unknown_and_its_fate_can_be
     assert sorted(observer.run("select state from job")) == [("done",), ("processing",)]
 
 
-async def test_an_exchange_that_never_arrived_has_done_nothing(proxy: Proxy, observer: Observer) -> None:
+@pytest.mark.parametrize(
+    ("topics", "marker"), [(["t"], CLAIM), (["t", "u"], EXCHANGE)], ids=["one topic", "two topics"]
+)
+async def test_an_exchange_that_never_arrived_has_done_nothing(
+    proxy: Proxy, observer: Observer, topics: list[str], marker: bytes
+) -> None:
     async with Opened(proxy.dsn) as store:
         await store.enqueue(None, [Job("t")])
-        proxy.marker, proxy.drop = EXCHANGE, 1
+        proxy.marker, proxy.drop = marker, 1
         with pytest.raises(OutcomeUnknown):
-            await store.exchange("w", [], ["t"], 1, LEASE)
+            await store.exchange("w", [], topics, 1, LEASE)
         assert observer.value("select claim_seq from job") == 0
-        assert len((await store.exchange("w", [], ["t"], 1, LEASE)).taken) == 1
+        assert len((await store.exchange("w", [], topics, 1, LEASE)).taken) == 1
 
 
 async def test_silence_costs_no_more_than_the_stores_patience(proxy: Proxy, observer: Observer) -> None:
