@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from bench.results import PLAIN_TABLE
+
 Row = dict[str, Any]
 
 INK = "#717b86"
@@ -100,10 +102,11 @@ def _delays(rows: list[Row], measure: str) -> Figure | None:
 
 
 def _growth(rows: list[Row]) -> Figure | None:
-    """Each against its own plain drain of the same run."""
-    plain = {(row["system"], row["config"]): float(row["median"]) for row in rows if row["measure"] == "drain"}
+    """Each against its own drain of a plain table in the same rounds."""
     prefix = "growth, drain, "
-    found = [row for row in rows if row["measure"].startswith(prefix) and plain.get((row["system"], row["config"]))]
+    grown = [row for row in rows if row["measure"].startswith(prefix) and row["measure"] != PLAIN_TABLE]
+    plain = {(row["system"], row["config"]): float(row["median"]) for row in rows if row["measure"] == PLAIN_TABLE}
+    found = [row for row in grown if plain.get((row["system"], row["config"]))]
     found.sort(key=lambda row: float(row["median"]) / plain[row["system"], row["config"]])
     if not found:
         return None

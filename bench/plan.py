@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.measure import arrival, enqueue, growth, idle, memory, raw, snapshot
 from bench.measure.drain import Drained, drain
-from bench.results import Sample, rows
+from bench.results import PLAIN_TABLE, Sample, rows
 from bench.setups import Setup, drivers, setups
 from bench.stage import Stage
 from bench.systems import BROOQ, RAW
@@ -166,6 +166,7 @@ def _growths(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
     for setup in known:
         if "growth" not in setup.uses:
             continue
+        yield Step("growth", setup.system.name, setup.label, _on_plain(setup, sizes), part="plain")
         yield Step("growth", setup.system.name, setup.label, _grown(setup, "grown", sizes), part="grown")
         if setup.system is BROOQ:
             yield Step("growth", setup.system.name, setup.label, _grown(setup, "foreign", sizes), part="foreign")
@@ -183,6 +184,16 @@ def _growths(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
 
     yield Step("growth", BROOQ.name, hundred.label, drained_with_topics, part="topics")
     yield Step("growth", BROOQ.name, ten.label, picked_up_with_topics, part="topics, pickup")
+
+
+def _on_plain(setup: Setup, sizes: Sizes) -> Callable[[Stage], list[Sample]]:
+    """What the others are held against, in the same rounds."""
+
+    def take(stage: Stage) -> list[Sample]:
+        drained = drain(stage, setup.system, setup.config, sizes.jobs(setup.rate), cap=sizes.cap)
+        return [_rate(setup, PLAIN_TABLE, drained)]
+
+    return take
 
 
 def _grown(setup: Setup, state: str, sizes: Sizes) -> Callable[[Stage], list[Sample]]:

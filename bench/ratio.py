@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Any
 
+from bench.results import PLAIN_TABLE
+
 Row = dict[str, Any]
 
 
@@ -105,10 +107,10 @@ RATIOS = (
           _brooq("steady 500/s, dead tuples, last third"), 1.1, _brooq("steady 500/s, dead tuples, middle third"),
           most=True),
     *(Ratio(f"drain on a grown table, {slots} slots, against the plain one",
-            _brooq(f"growth, drain, {_GROWN}", f"{slots} slots, *"), 0.95, _drain(slots))
+            _brooq(f"growth, drain, {_GROWN}", f"{slots} slots, *"), 0.95, _brooq(PLAIN_TABLE, f"{slots} slots, *"))
       for slots in (10, 100, 500)),
     *(Ratio(f"drain with {state}, 100 slots, against the plain one",
-            _brooq(f"growth, drain, {state}", "100 slots, *"), 0.95, _drain(100))
+            _brooq(f"growth, drain, {state}", "100 slots, *"), 0.95, _brooq(PLAIN_TABLE, "100 slots, *"))
       for state in ("foreign backlog", "1000 topics")),
     *(Ratio(f"snapshot held, {slots} slots, last tenth against the first",
             _brooq("snapshot, last to first", f"{slots} slots*"), 0.9)

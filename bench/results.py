@@ -122,6 +122,9 @@ MEASURES = (
 )
 """The order of reading; a measure's parts (`pickup p50`) stand with it."""
 
+PLAIN_TABLE = "growth, drain, plain table"
+"""What drains of a grown table are held against: measured beside them, so that a run of growth alone can tell."""
+
 
 def rows(count: int) -> str:
     """A count of rows in short: `1 M`, `500 k`."""

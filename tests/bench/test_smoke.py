@@ -76,6 +76,7 @@ def test_everything_is_measured_and_its_jobs_are_counted(document: dict[str, Any
             "steady 500/s p99",
             "steady 500/s, WAL",
             "steady 500/s, dead tuples, last third",
+            "growth, drain, plain table",
             "growth, drain, foreign backlog",
             "growth, pickup, 20 topics p50",
             "snapshot, last to first",
