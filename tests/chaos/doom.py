@@ -14,10 +14,7 @@ from brooq import Enqueued, Job
 from brooq.engine.outcome import Outcome
 from brooq.engine.store import Exchange, Hold, Renewal, Renewer, Requeued
 from brooq.postgres import PostgresStore
-from brooq.postgres.link import Link
-from brooq.postgres.renewer import PostgresRenewer
 from brooq.postgres.session import Driver, Session
-from brooq.postgres.statement import Statements
 from brooq.postgres.tx import OwnTx
 from brooq.service.journal import Lines
 from brooq.vocabulary.tx import Tx
@@ -140,7 +137,7 @@ class DoomedStore(PostgresStore):
 
     async def renewer(self) -> Renewer:
         """A renewer that dies as well."""
-        return DoomedRenewer(Link(self.driver, self._patience), self._statements, self._doom)
+        return DoomedRenewer(await super().renewer(), self._doom)
 
 
 class DoomedTx(OwnTx):
@@ -158,19 +155,23 @@ class DoomedTx(OwnTx):
         self._doom.at("after a commit")
 
 
-class DoomedRenewer(PostgresRenewer):
+class DoomedRenewer(Renewer):
     """The renewer of such a worker."""
 
-    def __init__(self, link: Link, queries: Statements, doom: Doom) -> None:
-        """As the store makes it."""
-        super().__init__(link, queries)
+    def __init__(self, renewer: Renewer, doom: Doom) -> None:
+        """`renewer` is the one that the store makes."""
+        self._renewer = renewer
         self._doom = doom
 
     async def renew(self, worker: str, holds: Sequence[Hold], lease: timedelta) -> Renewal:
         """Renew what is held."""
         if not holds:
-            return await super().renew(worker, holds, lease)
+            return await self._renewer.renew(worker, holds, lease)
         self._doom.at("before a renewal")
-        answer = await self._doom.during("during a renewal", super().renew(worker, holds, lease))
+        answer = await self._doom.during("during a renewal", self._renewer.renew(worker, holds, lease))
         self._doom.at("after a renewal")
         return answer
+
+    async def close(self) -> None:
+        """Close it."""
+        await self._renewer.close()

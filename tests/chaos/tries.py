@@ -19,9 +19,6 @@ from brooq.engine.outcome import Outcome
 from brooq.engine.store import Exchange, Hold, Renewal, Renewer
 from brooq.postgres import PostgresStore
 from brooq.postgres.audit.history import Change, History, moment
-from brooq.postgres.link import Link
-from brooq.postgres.renewer import PostgresRenewer
-from brooq.postgres.statement import Statements
 from brooq.service.journal import Lines
 from brooq.vocabulary.tx import Tx
 
@@ -74,25 +71,29 @@ class WatchedStore(PostgresStore):
 
     async def renewer(self) -> Renewer:
         """A renewer that is watched too."""
-        return WatchedRenewer(Link(self.driver, self._patience), self._statements, self._tries)
+        return WatchedRenewer(await super().renewer(), self._tries)
 
 
-class WatchedRenewer(PostgresRenewer):
-    """The renewer of a worker."""
+class WatchedRenewer(Renewer):
+    """The renewer of a worker, each of whose renewals is written down."""
 
-    def __init__(self, link: Link, queries: Statements, tries: Tries) -> None:
-        """As the store makes it."""
-        super().__init__(link, queries)
+    def __init__(self, renewer: Renewer, tries: Tries) -> None:
+        """`renewer` is the one that the store makes."""
+        self._renewer = renewer
         self._tries = tries
 
     async def renew(self, worker: str, holds: Sequence[Hold], lease: timedelta) -> Renewal:
         """Renew. What is locked is neither renewed nor lost: that is no answer."""
         sent = time.time()
-        answer = await super().renew(worker, holds, lease)
+        answer = await self._renewer.renew(worker, holds, lease)
         for accepted, those in ((True, answer.renewed), (False, answer.lost)):
             for hold in those:
                 self._tries.note(RENEWAL, hold, sent, accepted=accepted)
         return answer
+
+    async def close(self) -> None:
+        """Close it."""
+        await self._renewer.close()
 
 
 @dataclass
