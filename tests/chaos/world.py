@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -44,6 +44,8 @@ STARTING = 10.0
 """How many seconds a process may take at most until it has jobs in hand."""
 MOURNING = 30.0
 """How many seconds after its start a process has to have come to the point where it dies."""
+PACE = 0.025
+"""How many seconds lie between two jobs that come for those who wait for that point alone."""
 MARKERS = (
     b"with settled as (",
     b"with steered as ",
@@ -107,6 +109,10 @@ class World:
     faults: Lines
     done: dict[str, int] = field(default_factory=dict)
     random: Random = field(default_factory=Random)
+    sent: int = 0
+    """How many jobs the producers have sent; one with a key that both have sent is one."""
+    _doomed: int = 0
+    """How many processes have yet to come to the point where they die."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     # --- faults ---
@@ -138,6 +144,7 @@ class World:
                     await asyncio.sleep(0.02)
                 times = 1 if point in RARE else 1 + step.target % 3
                 target = await self.processes.spawn(point=point, times=times)
+                self._doomed += 1
                 self._later(self._mourn(target, step))
                 return
             case "starve":
@@ -237,11 +244,12 @@ class World:
         while not self.processes.gone(pid):
             if loop.time() > end:
                 self.processes.send(pid, signal.SIGKILL)
-                self.processes.alive.remove(pid)
-                return
+                break
             await asyncio.sleep(0.02)
+        else:
+            self._note(step, pid)
         self.processes.alive.remove(pid)
-        self._note(step, pid)
+        self._doomed -= 1
 
     async def _thaw(self) -> None:
         """Wake whoever has stopped himself, after longer than a lease."""
@@ -277,7 +285,10 @@ class World:
             for step in plan:
                 await asyncio.sleep(max(0.0, began + step.at - loop.time()))
                 await self.strike(step)
-            await asyncio.gather(*sending, *self._tasks)
+            await asyncio.gather(*sending)
+            if self._doomed:
+                await self._keep_busy(len(every))
+            await asyncio.gather(*self._tasks)
             last = loop.time()
             while (left := (await self.server.ask(LEFT))[0][0]) and loop.time() < last + PATIENCE:  # noqa: ASYNC110
                 await asyncio.sleep(0.05 if left < 50 else 0.2)
@@ -296,16 +307,33 @@ class World:
                 continue
             due = began + span * number / len(every)
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
-            job = Job(order.topic, order.payload, f"key {number}" if order.keyed else "", concurrency_key=order.line)
-            while True:
-                try:
-                    answer = await log.enqueue(self.queue, job)
-                    break
-                except StoreError:
-                    await asyncio.sleep(0.1)
-            if order.canceled and number % 2 == side:
-                self._later(self._cancel(answer.id, random.uniform(0, 1)))
+            await self._send(log, order, random if number % 2 == side else None)
         log.close()
+
+    async def _keep_busy(self, sent: int) -> None:
+        """More of the same, for processes that have not come to their point: on an empty queue they never would."""
+        log = ProducerLog(self.folder / "producers.jsonl")
+        random = Random(f"{self.scenario.name} {self.seed} more")
+        more = orders(replace(self.scenario, jobs=sent + int(MOURNING / PACE)), self.seed)[sent:]
+        while self._doomed:
+            await self._send(log, more.pop(0), random)
+            await asyncio.sleep(PACE)
+        log.close()
+
+    async def _send(self, log: ProducerLog, order: Order, random: Random | None) -> None:
+        """Until it is known that the job is there. `random`: of the one who also cancels it, if it is to be canceled."""
+        key = f"key {order.payload['number']}" if order.keyed else ""
+        job = Job(order.topic, order.payload, key, concurrency_key=order.line)
+        while True:
+            try:
+                answer = await log.enqueue(self.queue, job)
+                break
+            except StoreError:
+                await asyncio.sleep(0.1)
+        if random is not None:
+            self.sent += 1
+            if order.canceled:
+                self._later(self._cancel(answer.id, random.uniform(0, 1)))
 
     async def _cancel(self, id: Any, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -377,7 +405,7 @@ async def run(scenario: Scenario, seed: int) -> Result:
         eaten = 0 if world.proxy is None else world.proxy.eaten
     seconds = time.monotonic() - began
     result = Result(
-        scenario.name, scenario.faults, seed, scenario.jobs, world.done, seconds, inspection, recovery, rest, folder, eaten,
+        scenario.name, scenario.faults, seed, world.sent, world.done, seconds, inspection, recovery, rest, folder, eaten,
         found, scenario,
     )  # fmt: skip
     if not result.violations:
