@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 
 from brooq.engine.runtime import Runtime
 from brooq.vocabulary.error import SchemaError, StoreError
@@ -17,6 +18,13 @@ SICK_AFTER = 3
 
 REMIND = 30.0
 """How many seconds lie between two reports of one and the same outage."""
+
+
+async def end_all(*ends: Callable[[], Awaitable[object]]) -> None:
+    """Each of them, in this order, also when one before raised or whoever waits gives up; what was raised comes last."""
+    async with AsyncExitStack() as ending:
+        for end in reversed(ends):
+            ending.push_async_callback(end)
 
 
 class Pulse:

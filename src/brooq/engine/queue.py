@@ -7,8 +7,8 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -19,7 +19,7 @@ from brooq.engine.health import Health
 from brooq.engine.keeper import Watchdog
 from brooq.engine.kind import Kind, Wrap, can_handle
 from brooq.engine.listeners import Listener, Listeners
-from brooq.engine.loop import Loop, Pulse
+from brooq.engine.loop import Loop, Pulse, end_all
 from brooq.engine.metrics import Metrics
 from brooq.engine.reading import reading_of
 from brooq.engine.reaper import Reaper
@@ -406,19 +406,8 @@ class Queue:
             self._around,
         )
         worker.keeper.watchdog = self._watchdog
-        reaper = Reaper(self.store, self.metrics, self._listeners.emit)
         registry = Registry(self.store, worker, config.workers, tuple(self._kinds), self._runtime)
-        retention_ttl = to_timedelta(config.retention_ttl)
-        retention = Retention(self.store, self.metrics, retention_ttl, config.retention_batch)
-        poll = to_timedelta(config.poll_interval).total_seconds()
-        self._loops = [
-            Loop("poll", poll, worker.poll, self._runtime),
-            Loop("reaper", config.reaper_seconds, reaper.tick, self._runtime),
-            Loop("census", to_timedelta(config.census_period).total_seconds(), self.take_census, self._runtime),
-            Loop("registry", REGISTRY_PERIOD, registry.tick, self._runtime),
-        ]
-        if retention_ttl:
-            self._loops.append(Loop("retention", config.retention_seconds, retention.tick, self._runtime))
+        self._loops = self._make_loops(worker, registry)
         self._sampler = Sampler(self.store, self.metrics, self._runtime)
         self._worker = worker
         self._registry = registry
@@ -437,6 +426,22 @@ class Queue:
             self._waker.start()
         log.info(text("engine.started", worker=name, slots=config.workers, topics=", ".join(self._kinds) or "-"))
 
+    def _make_loops(self, worker: Worker, registry: Registry) -> list[Loop]:
+        """What is done again and again beside the jobs."""
+        config, runtime = self.config, self._runtime
+        reaper = Reaper(self.store, self.metrics, self._listeners.emit)
+        retention_ttl = to_timedelta(config.retention_ttl)
+        retention = Retention(self.store, self.metrics, retention_ttl, config.retention_batch)
+        loops = [
+            Loop("poll", to_timedelta(config.poll_interval).total_seconds(), worker.poll, runtime),
+            Loop("reaper", config.reaper_seconds, reaper.tick, runtime),
+            Loop("census", to_timedelta(config.census_period).total_seconds(), self.take_census, runtime),
+            Loop("registry", REGISTRY_PERIOD, registry.tick, runtime),
+        ]
+        if retention_ttl:
+            loops.append(Loop("retention", config.retention_seconds, retention.tick, runtime))
+        return loops
+
     async def stop(self, grace: Duration | None = None) -> None:
         """Stop working: claim no more, let running handlers end within `grace` (by default `shutdown_grace`), interrupt
         the rest and hand their jobs back with the attempt (U3). A second call while the first is under way ends the
@@ -453,19 +458,15 @@ class Queue:
         ends = [loop.stop for loop in self._loops]
         ends += [part.stop for part in (self._waker, self._scheduler) if part is not None]
         ends += [self._registry.leave] if self._registry is not None else []
-        async with AsyncExitStack() as ending:  # all of it, and in this order, also when whoever waits gives up
-            ending.callback(self._ended, worker, stopped)
-            for end in reversed(ends):
-                ending.push_async_callback(end)
-            await worker.stop(seconds)
+        try:
+            await end_all(partial(worker.stop, seconds), *ends)
+        finally:
+            self._loops = []
+            self._waker = self._scheduler = self._registry = None
+            self._abandoned = [f"{attempt.topic} {attempt.id}" for attempt in worker.abandoned]
+            self._worker = None
+            stopped.set()
         log.info(text("engine.stopped", worker=worker.name))
-
-    def _ended(self, worker: Worker, stopped: asyncio.Event) -> None:
-        self._loops = []
-        self._waker = self._scheduler = self._registry = None
-        self._abandoned = [f"{attempt.topic} {attempt.id}" for attempt in worker.abandoned]
-        self._worker = None
-        stopped.set()
 
     async def close(self) -> None:
         """Stop, and let go of the engine's own connections. The consumer's pool stays open (T6)."""

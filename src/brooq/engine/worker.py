@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import islice
 from uuid import UUID
@@ -19,7 +18,7 @@ from brooq.engine.exchanger import Exchanger
 from brooq.engine.keeper import LeaseKeeper
 from brooq.engine.kind import Kind, Wrap
 from brooq.engine.listeners import Listeners
-from brooq.engine.loop import Pulse
+from brooq.engine.loop import Pulse, end_all
 from brooq.engine.metrics import Metrics
 from brooq.engine.outcome import Ending, Outcome, decide, quarantined, released
 from brooq.engine.progress import ClaimHands
@@ -362,9 +361,7 @@ class Worker:
         finally:
             self._complaints.close()
             # All of them, even when whoever waits gives up: leases renewed for nobody would keep their jobs for ever.
-            async with AsyncExitStack() as ending:
-                for end in (self._grounds.close, self._hands.close, self.keeper.stop, self._exchanger.stop):
-                    ending.push_async_callback(end)
+            await end_all(self._exchanger.stop, self.keeper.stop, self._hands.close, self._grounds.close)
 
     def _abandon(self, attempt: Attempt) -> None:
         """The handler (or its callback) does not exit: its job must not wait for that."""
