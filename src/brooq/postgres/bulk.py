@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from brooq.postgres.enqueue import SILENCE, Prepared, Rings, encoded, in_order, insert, parameters, refuse, rings
-from brooq.postgres.session import Driver, Session
+from brooq.postgres.session import BEGIN, Driver, Session
 from brooq.postgres.statement import Statements
 from brooq.postgres.trouble import PoolExhausted, translate
 from brooq.vocabulary.error import JobError, OutcomeUnknown, StoreError, StoreRefused, StoreUnavailable
@@ -112,7 +112,7 @@ async def _write(session: Session, statements: Statements, parts: Parts, *, new:
         told = rings(parts.jobs) if wake else SILENCE
         return await _insert(session, statements, parts[0], told, keyed=parts.keyed, new=new)
     found: dict[UUID, UUID] = {}
-    under_way = _start(session.execute("begin isolation level read committed"))
+    under_way = _start(session.execute(BEGIN))
     try:
         for number in range(len(parts)):
             # What is under way runs to its first wait, and what uvloop has kept of it is sent: the server begins.

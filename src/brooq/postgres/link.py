@@ -10,14 +10,13 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from brooq.postgres.session import Driver, Session
+from brooq.postgres.session import BEGIN, ISOLATION, Driver, Session
 from brooq.postgres.trouble import reads_only, translate
 from brooq.vocabulary.error import StoreUnavailable
 from brooq.vocabulary.message import text
 
 T = TypeVar("T")
 
-READY = "select current_setting('default_transaction_isolation')"
 POINTED = """select current_setting('default_transaction_isolation'),
                     case when pg_backend_pid() = $1 then set_config('enable_seqscan', 'off', false) end"""
 """The first question of a connection. A plan is kept for as long as the statistics stay: one that was made while the table
@@ -89,7 +88,7 @@ class Link:
         a pooler it would be somebody else's."""
         if not self._aloud and not together:
             return await work(session)
-        await session.execute("begin isolation level read committed")
+        await session.execute(BEGIN)
         result = await work(session)
         await session.commit()
         return result
@@ -110,7 +109,7 @@ class Link:
             session = self._session = await self._driver.connect()
             alarm = self._alarm(session, patience)
             try:
-                rows = await (session.fetch(POINTED, [session.pid]) if self._pointed else session.fetch(READY))
+                rows = await (session.fetch(POINTED, [session.pid]) if self._pointed else session.fetch(ISOLATION))
             finally:
                 alarm.cancel()
         except self._driver.errors as error:

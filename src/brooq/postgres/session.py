@@ -7,6 +7,12 @@ from typing import Any, Protocol, TypeAlias
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
 
+BEGIN = "begin isolation level read committed"
+"""How every transaction of ours begins, whatever the database's default is."""
+
+ISOLATION = "select current_setting('default_transaction_isolation')"
+"""How those begin that nobody begins aloud."""
+
 
 class Shared(Protocol):
     """A transaction that the queue shares with its consumer, on whatever object the consumer has."""

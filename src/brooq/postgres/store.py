@@ -38,7 +38,7 @@ from brooq.postgres.marks import NO_MARKS, Marks
 from brooq.postgres.migrate import LATEST
 from brooq.postgres.record import to_cancellation, to_record, to_taken
 from brooq.postgres.renewer import PostgresRenewer
-from brooq.postgres.session import Rows, Session
+from brooq.postgres.session import BEGIN, ISOLATION, Rows, Session
 from brooq.postgres.statement import Statements, quoted, statements
 from brooq.postgres.trouble import reads_only, translate
 from brooq.postgres.tx import OwnTx, session_of
@@ -131,7 +131,7 @@ class PostgresStore:
         own = await self._borrow()
         try:
             assert own.session is not None
-            await own.session.execute("begin isolation level read committed")
+            await own.session.execute(BEGIN)
         except self.driver.errors as error:
             await own.rollback()
             raise translate(error) from None
@@ -168,10 +168,10 @@ class PostgresStore:
         assert session is not None
         try:
             if self._aloud is None and not begins:
-                rows = await session.fetch("select current_setting('default_transaction_isolation')")
+                rows = await session.fetch(ISOLATION)
                 self._aloud = rows[0][0] != "read committed"
             if self._aloud and not begins:
-                await session.execute("begin isolation level read committed")
+                await session.execute(BEGIN)
                 yield session
                 await session.commit()
             else:

@@ -64,7 +64,7 @@ class PsycopgSession:
                 register(self.raw.adapters)
                 _REGISTERED.add(self.raw)
             cursor = psycopg.AsyncRawCursor(self.raw, row_factory=psycopg.rows.tuple_row)
-        await cursor.execute(statement, [packed(each) for each in parameters], prepare=prepare, binary=True)
+        await cursor.execute(statement, self.packed(parameters), prepare=prepare, binary=True)
         rows: Rows = await cursor.fetchall()
         if self._own and len(rows) <= 1:  # it holds its last answer, which may be large
             setattr(self.raw, CURSOR, cursor)
