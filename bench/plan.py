@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -166,7 +166,7 @@ def _growths(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
     for setup in known:
         if "growth" not in setup.uses:
             continue
-        yield Step("growth", setup.system.name, setup.label, _on_plain(setup, sizes), part="plain")
+        yield replace(_drain(setup, PLAIN_TABLE, sizes), measure="growth")  # what the others are held against
         yield Step("growth", setup.system.name, setup.label, _grown(setup, "grown", sizes), part="grown")
         if setup.system is BROOQ:
             yield Step("growth", setup.system.name, setup.label, _grown(setup, "foreign", sizes), part="foreign")
@@ -184,16 +184,6 @@ def _growths(known: list[Setup], sizes: Sizes) -> Iterator[Step]:
 
     yield Step("growth", BROOQ.name, hundred.label, drained_with_topics, part="topics")
     yield Step("growth", BROOQ.name, ten.label, picked_up_with_topics, part="topics, pickup")
-
-
-def _on_plain(setup: Setup, sizes: Sizes) -> Callable[[Stage], list[Sample]]:
-    """What the others are held against, in the same rounds."""
-
-    def take(stage: Stage) -> list[Sample]:
-        drained = drain(stage, setup.system, setup.config, sizes.jobs(setup.rate), cap=sizes.cap)
-        return [_rate(setup, PLAIN_TABLE, drained)]
-
-    return take
 
 
 def _grown(setup: Setup, state: str, sizes: Sizes) -> Callable[[Stage], list[Sample]]:
