@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -51,15 +52,14 @@ def running(dsn: str, tmp_path: Path) -> Iterator[Worker]:
     """A real worker, and twelve jobs of which nine have died."""
     write(tmp_path, APPLICATION)
     with worker("--app", "jobs:queue", dsn=dsn, cwd=tmp_path) as started:
-        table = Table(dsn)
-        made = [
-            table.insert("mail", json.dumps({"to": to, "n": number}))
-            for to, count in (("nobody", 6), ("down", 3), ("somebody", 3))
-            for number in range(count)
-        ]
-        for id, state in zip(made, ["dead"] * 9 + ["done"] * 3, strict=True):
-            table.wait(id, state)
-        table.close()
+        with closing(Table(dsn)) as table:
+            made = [
+                table.insert("mail", json.dumps({"to": to, "n": number}))
+                for to, count in (("nobody", 6), ("down", 3), ("somebody", 3))
+                for number in range(count)
+            ]
+            for id, state in zip(made, ["dead"] * 9 + ["done"] * 3, strict=True):
+                table.wait(id, state)
         yield started
 
 
@@ -150,9 +150,8 @@ def test_a_topic_is_paused_and_resumed(dsn: str, running: Worker, tmp_path: Path
     assert (again.returncode, "paused already, since" in again.stdout) == (0, True)
     resumed = lines(brooq("resume", "mail", "--json", dsn=dsn, cwd=tmp_path).stdout)
     assert [(each["topic"], each["done"], each["paused_at"]) for each in resumed] == [("mail", True, None)]
-    table = Table(dsn)
-    table.wait(id, "done")
-    table.close()
+    with closing(Table(dsn)) as table:
+        table.wait(id, "done")
     assert "was not paused" in brooq("resume", "mail", dsn=dsn, cwd=tmp_path).stdout
 
 
@@ -201,10 +200,9 @@ def test_a_topic_that_nobody_knows_is_told_of(dsn: str, running: Worker, tmp_pat
 
 
 def test_workers_and_what_their_slots_do(dsn: str, running: Worker, tmp_path: Path) -> None:
-    table = Table(dsn)
-    id = table.insert("slow")
-    table.wait(id, "processing")
-    table.close()
+    with closing(Table(dsn)) as table:
+        id = table.insert("slow")
+        table.wait(id, "processing")
     until_seen(dsn, "busy <> '{}'")
     (seen,) = lines(brooq("workers", "--json", dsn=dsn, cwd=tmp_path).stdout)
     assert (seen["there"], seen["slots"], seen["occupied"], seen["topics"]) == (True, 1, 1, ["mail", "slow"])
