@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import LiteralString
 
 import pytest
-from tests.recovery.workload import ask, at_work, calm, enqueue, settled, until
+from tests.recovery.workload import ask, at_work, calm, crash, enqueue, settled, until
 
 from brooq.postgres.local import LocalPostgres
 
@@ -43,8 +43,7 @@ def test_a_worker_survives_the_crash_of_a_backend(server: LocalPostgres, tmp_pat
     with at_work(dsn, tmp_path) as patient:
         for _ in range(10):
             enqueue(dsn, 3)
-            until(lambda: ask(dsn, BACKENDS), "the worker did not connect")
-            os.kill(ask(dsn, BACKENDS)[0][0], signal.SIGKILL)
-            until(lambda: ask(dsn, "select 1"), "the server did not come back")
+            found = until(lambda: ask(dsn, BACKENDS), "the worker did not connect")
+            crash(dsn, found[0][0])
         settled(dsn, 30)
         assert patient.process.process.poll() is None

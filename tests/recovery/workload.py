@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 import psutil
 import psycopg
 import pytest
 from tests.service.brooq_process import Worker, worker
+
+CHECKPOINTER: LiteralString = "select pid from pg_stat_activity where backend_type = 'checkpointer'"
+T = TypeVar("T")
 
 APP = '''
 """The application under trouble: one kind, told by its payload what to do."""
@@ -85,17 +90,28 @@ def enqueue(dsn: str, rounds: int) -> None:
     )
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = HEALED) -> None:
-    """Look again and again; while the database does not answer, it does not hold."""
+def until(condition: Callable[[], T], what: str, seconds: float = HEALED) -> T:
+    """Look again and again until it is true, and return it; while the database does not answer, it is not."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            if condition():
-                return
+            if found := condition():
+                return found
         except psycopg.OperationalError as error:
             what = f"{what} ({error})"[:500]
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
+
+
+def crash(dsn: str, backend: int) -> None:
+    """Kill this process of the server, and return when the server has ended all others and has come back.
+
+    An answer alone says nothing: the server answers until it has seen that one of its processes is gone. That another
+    checkpointer is at work tells it.
+    """
+    began = ask(dsn, CHECKPOINTER)
+    os.kill(backend, signal.SIGKILL)
+    until(lambda: ask(dsn, CHECKPOINTER) not in ([], began), "the server did not begin anew")
 
 
 def settled(dsn: str, rounds: int) -> None:
