@@ -17,7 +17,7 @@ from brooq.service.health import Health, Probe
 from brooq.service.http import Surface, make_application
 from brooq.service.loopback import Address, listen
 from brooq.service.metrics import EngineCollector, make_registry
-from brooq.service.parts import close_parts, make_parts
+from brooq.service.parts import Parts
 from brooq.service.secret import Secret
 from brooq.service.token import Tokens
 
@@ -75,11 +75,10 @@ async def served(
         [] if token is None else [Secret(token)],
         [] if reading is None else [Secret(reading)],
     )
-    parts = make_parts(tokens)
+    parts = Parts(tokens)
     if queue is not None:
-        for part in parts:
-            part.watch(queue.store)
-    surface = Surface(make_application(health, make_registry(collector), tokens, parts), listener, protocol)
+        parts.watch(queue.store)
+    surface = Surface(make_application(health, make_registry(collector), tokens, parts.made), listener, protocol)
     surface.start()
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False) as client:
@@ -87,4 +86,4 @@ async def served(
     finally:
         await health.close()
         await surface.stop()
-        await close_parts(parts, 5)
+        await parts.close(5)

@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 
@@ -40,6 +41,27 @@ async def queue(dsn: str) -> AsyncIterator[Queue]:
     yield made
     await made.close()
     await pool.close()
+
+
+def test_what_nobody_looks_at_is_not_imported() -> None:
+    """The API and the dashboard are 2 MB of an idle worker."""
+    source = (
+        "import sys, brooq.service.process;"
+        "print([name for name in sys.modules if name.startswith(('brooq.service.api', 'brooq.service.dashboard'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+async def test_several_who_ask_first_find_one_of_every_page(queue: Queue) -> None:
+    async with served(queue, token=TOKEN) as surface:
+        paths = ["/login", "/api/v1/openapi.json", "/nowhere"] * 4
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        answers = await asyncio.gather(*(surface.client.get(path, headers=headers) for path in paths))
+        assert [answer.status_code for answer in answers] == [200, 200, 404] * 4
+        measured = (await surface.client.get("/metrics", headers=headers)).text
+    for route, code in (("/login", 200), ("/api/v1/openapi.json", 200), ("other", 404)):
+        assert f'brooq_http_requests_total{{code="{code}",method="GET",route="{route}"}} 4.0' in measured
 
 
 async def test_readyz_is_well_while_the_queue_works(queue: Queue) -> None:

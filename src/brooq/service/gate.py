@@ -39,7 +39,7 @@ class Gate:
     """The way in."""
 
     def __init__(self, application: ASGIApp, routes: Sequence[Route], registry: CollectorRegistry) -> None:
-        """`routes` are what the application answers to; their patterns are the labels of its metrics."""
+        """`routes` are what the application answers to, now and later; their patterns are the labels of its metrics."""
         self._application = application
         self._routes = routes
         labels = ["route", "method", "code"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -17,8 +17,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from brooq.engine.store import Store
 from brooq.service.connection import MAX_HEADERS, BoundedProtocol, bounded
@@ -46,14 +46,19 @@ class Part(Protocol):
     def watch(self, store: Store) -> None:
         """Show this store from now on."""
 
+    def end_streams(self) -> None:
+        """Let answers that have no end of their own come to one."""
+
     async def close(self) -> None:
         """Let go of what it opened."""
 
 
 def make_application(
-    health: Examiner, registry: CollectorRegistry, tokens: Tokens, parts: Sequence[Part] = ()
+    health: Examiner, registry: CollectorRegistry, tokens: Tokens, load: Callable[[], Awaitable[Sequence[Part]]]
 ) -> ASGIApp:
-    """The ASGI application. Without tokens `/metrics` is open, as health always is; the parts look after themselves."""
+    """The ASGI application. Without tokens `/metrics` is open, as health always is. `load` is asked for the parts when
+    something else than these is asked for; they look after themselves."""
+    parts: list[Part] = []
 
     async def healthz(request: Request) -> Response:
         verdict = await health.liveness()
@@ -80,10 +85,20 @@ def make_application(
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
-        *(route for part in parts for route in part.routes),
     ]
     application = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
-    return Gate(application, routes, registry)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if not parts and all(route.matches(scope)[0] is Match.NONE for route in routes):
+            found = await load()
+            if not parts:  # nobody else has asked meanwhile
+                parts.extend(found)
+                more = [route for part in found for route in part.routes]
+                routes.extend(more)
+                application.router.routes.extend(more)
+        await application(scope, receive, send)
+
+    return Gate(serve, routes, registry)
 
 
 class _Server(uvicorn.Server):

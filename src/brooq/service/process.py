@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
 from typing import Any
 
 from brooq.engine.loop import Pulse
@@ -13,11 +12,11 @@ from brooq.engine.queue import Queue
 from brooq.engine.runtime import Runtime
 from brooq.service.app import App, AppError, driver_of, probe_of
 from brooq.service.health import Health
-from brooq.service.http import Part, Surface, make_application
+from brooq.service.http import Surface, make_application
 from brooq.service.logging import Masker
 from brooq.service.metrics import EngineCollector, make_registry
 from brooq.service.notify import Notifier
-from brooq.service.parts import close_parts, end_streams, make_parts
+from brooq.service.parts import Parts
 from brooq.service.reporter import Reporter
 from brooq.service.rotation import Rotation
 from brooq.service.secret import Secret
@@ -53,7 +52,7 @@ class WorkerProcess:
     ) -> None:
         """`loop` is run by `run`, and is the one that is set. `masker` knows the secrets. `listener` is a socket that
         listens on loopback; None: no HTTP surface. `channel` leads to the supervisor of several processes; None: there is
-        this one alone. `visitor`: see `make_parts`."""
+        this one alone. `visitor`: see `Parts`."""
         self._loop = loop
         self._settings = settings
         self._app = app
@@ -64,11 +63,11 @@ class WorkerProcess:
         self._notifier = Notifier()
         tokens = None if listener is None else Tokens(settings.http_token, settings.http_read_token)
         self._rotation = Rotation(masker, tokens)
-        self._parts: Sequence[Part] = ()
+        self._parts: Parts | None = None
         self._surface: Surface | None = None
         if listener is not None and tokens is not None:
-            self._parts = make_parts(tokens, visitor=visitor, payloads=settings.http_payloads)
-            application = make_application(self._health, make_registry(self._collector), tokens, self._parts)
+            self._parts = Parts(tokens, visitor=visitor, payloads=settings.http_payloads)
+            application = make_application(self._health, make_registry(self._collector), tokens, self._parts.made)
             self._surface = Surface(application, listener)
         config = settings.config
         self._sentinel = Sentinel(_seconds(config.shutdown_grace), config.lease_seconds + MARGIN, self._running_jobs)
@@ -149,10 +148,10 @@ class WorkerProcess:
             stop.cancel()
             self._sentinel.hurry(2 * CLOSING)
             await self._health.close()
-            if self._surface is not None:
-                end_streams(self._parts)
+            if self._surface is not None and self._parts is not None:
+                self._parts.end_streams()
                 await self._surface.stop()
-            await close_parts(self._parts, CLOSING)
+                await self._parts.close(CLOSING)
             await self._close_pool()
 
     async def _session(self) -> int:
@@ -200,8 +199,8 @@ class WorkerProcess:
         queue.redact(self._masker)
         self._collector.watch(queue)
         self._health.watch(queue, probe_of(queue))
-        for part in self._parts:
-            part.watch(queue.store)
+        if self._parts is not None:
+            self._parts.watch(queue.store)
         if self._notifier.period is not None:
             queue.watchdog(self._notifier.alive, self._notifier.period)
         self._sentinel.grace = _seconds(queue.config.shutdown_grace)

@@ -22,11 +22,11 @@ from brooq.postgres.store import PostgresStore
 from brooq.service.channel import HEALTH, LIVENESS
 from brooq.service.child import Child, Ending
 from brooq.service.health import Together
-from brooq.service.http import Part, Surface, make_application
+from brooq.service.http import Surface, make_application
 from brooq.service.logging import Masker
 from brooq.service.metrics import make_registry
 from brooq.service.notify import Notifier
-from brooq.service.parts import close_parts, end_streams, make_parts, make_store
+from brooq.service.parts import Parts, make_store
 from brooq.service.rotation import Rotation
 from brooq.service.secret import Secret
 from brooq.service.sentinel import MARGIN, SIGNALS
@@ -67,7 +67,7 @@ class Supervisor:
     ) -> None:
         """`command(number, descriptor)` starts the process of a number (from 1), whose channel is the descriptor;
         `listener` is a socket that listens on loopback; None: no HTTP surface. `masker` knows the secrets.
-        `random` jitters pauses. `visitor`: see `make_parts`."""
+        `random` jitters pauses. `visitor`: see `Parts`."""
         config = settings.config
         limits = (to_timedelta(config.shutdown_grace).total_seconds(), config.lease_seconds + 2 * MARGIN)
         tally = Tally()
@@ -78,12 +78,12 @@ class Supervisor:
         self._rotation = Rotation(masker, tokens, self._rotate)
         self._notifier = Notifier()
         self._settings = settings
-        self._parts: Sequence[Part] = ()
+        self._parts: Parts | None = None
         self._surface: Surface | None = None
         if listener is not None and tokens is not None:
             registry = make_registry(tally, Processes(self._children))
-            self._parts = make_parts(tokens, visitor=visitor, payloads=settings.http_payloads)
-            self._surface = Surface(make_application(self, registry, tokens, self._parts), listener)
+            self._parts = Parts(tokens, visitor=visitor, payloads=settings.http_payloads)
+            self._surface = Surface(make_application(self, registry, tokens, self._parts.made), listener)
         self._stop = asyncio.Event()
         self._heard: list[float] = []
         self._worked = False
@@ -121,10 +121,10 @@ class Supervisor:
         finally:
             for watch in watches:
                 watch.cancel()
-            if self._surface is not None:
-                end_streams(self._parts)
+            if self._surface is not None and self._parts is not None:
+                self._parts.end_streams()
                 await self._surface.stop()
-            await close_parts(self._parts, SPARE)
+                await self._parts.close(SPARE)
             if store is not None:
                 await store.driver.close(SPARE)
         log.info(text("process.all_ended", code=max(codes)))
@@ -132,11 +132,10 @@ class Supervisor:
 
     async def _show(self) -> PostgresStore | None:
         """A store for the parts of the surface: the one that the settings name, the application being the processes'."""
-        store = make_store(self._settings) if self._parts else None
-        if store is not None:
+        store = None if self._parts is None else make_store(self._settings)
+        if store is not None and self._parts is not None:
             await store.driver.open()
-            for part in self._parts:
-                part.watch(store)
+            self._parts.watch(store)
         return store
 
     async def _notify(self) -> None:

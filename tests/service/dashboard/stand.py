@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ import httpx
 from brooq import Queue
 from brooq.service.dashboard.site import Dashboard
 from brooq.service.health import Health
-from brooq.service.http import Surface, make_application
+from brooq.service.http import Part, Surface, make_application
 from brooq.service.loopback import Address, listen
 from brooq.service.metrics import make_registry
 from brooq.service.secret import Secret
@@ -49,7 +49,11 @@ async def stand(queue: Queue | None, *, payloads: bool = False, tokens: Tokens |
     if queue is not None:
         dashboard.watch(queue.store)
     health = Health()
-    surface = Surface(make_application(health, make_registry(), tokens, [dashboard]), listener)
+
+    async def made() -> Sequence[Part]:
+        return [dashboard]
+
+    surface = Surface(make_application(health, make_registry(), tokens, made), listener)
     surface.start()
     try:
         yield Stand(f"http://127.0.0.1:{port}", tokens, dashboard)

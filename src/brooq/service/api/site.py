@@ -61,6 +61,9 @@ class Api:
         if isinstance(store, PostgresStore) and (self._desk is None or self._desk.store is not store):
             self._desk = Desk(store)
 
+    def end_streams(self) -> None:
+        """There are none: every answer has its end."""
+
     async def close(self) -> None:
         """Close the connections."""
         desk, self._desk = self._desk, None
