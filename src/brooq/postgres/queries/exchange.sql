@@ -7,7 +7,9 @@
 -- writes its outcomes one by one. synchronous_commit is raised for this commit alone: a recorded outcome is a promise.
 -- A success is what an array that is too short says: unnest fills up with nulls, so a batch of successes is two arrays.
 -- The arrays come out of a subselect, and `is not distinct from` keeps the index of held jobs out of the plan: of
--- unknown length, they are looked up by primary key, not by walking all that is or was held.
+-- unknown length, they are looked up by primary key, not by walking all that is or was held. `any(array[…])` is no
+-- equality to join by, so that each row is looked up under every plan: one from when the table was small merged all of the
+-- primary key with them.
 --
 -- Claim. `ready` probes (topic, priority) pairs in the order asked; the outer LIMIT ends the nested loop as soon as
 -- enough rows are locked, so the future, foreign topics and terminal rows are never walked, and never more rows are
@@ -48,7 +50,7 @@ with settled as (
         (select $2::uuid[]), (select $3::bigint[]), (select $4::text[]), (select $5::text[]), (select $6::float8[]),
         (select $7::int[]), (select $15::text[])
     ) as outcome (id, token, state, error, delay, refund, result)
-    where job.id = outcome.id
+    where job.id = any(array[outcome.id])
       and job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = outcome.token
       and (select set_config('lock_timeout', '1s', true)
                   || case when current_setting('synchronous_commit') in ('off', 'local', 'remote_write')

@@ -4,21 +4,22 @@
 -- statements wait for each other crosswise. A skipped row is neither renewed nor lost, so the guard is read once more
 -- without a lock. Only locked_until changes: no index holds it, so the update is heap-only.
 -- `is not distinct from` keeps the index of held jobs out of the plan: it holds whatever was held since the oldest snapshot of
--- the database was taken, and arrays of unknown length would be joined with all of it.
+-- the database was taken, and arrays of unknown length would be joined with all of it. `any(array[…])`: see the exchange. The
+-- order is that of the ids that came: that of the rows' own would bring the whole primary key into the plan.
 -- Losing a renewal to a crash costs nothing: synchronous_commit stays as the session has it.
 -- $1 owner, $2 ids, $3 claim_seqs, $4 lease
 with mine as materialized (
     select job.id
     from unnest((select $2::uuid[]), (select $3::bigint[])) as held (id, token)
-    join "brooq".job on job.id = held.id
+    join "brooq".job on job.id = any(array[held.id])
     where job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = held.token
-    order by job.id
+    order by held.id
     for no key update of job skip locked
 ),
 renewed as (
     update "brooq".job set locked_until = now() + $4::interval
     from mine
-    where job.id = mine.id
+    where job.id = any(array[mine.id])
     returning job.id, job.claim_seq
 )
 select held.id, held.token, renewed.id is not null as renewed,
@@ -26,4 +27,5 @@ select held.id, held.token, renewed.id is not null as renewed,
 from unnest((select $2::uuid[]), (select $3::bigint[])) as held (id, token)
 left join renewed on renewed.id = held.id and renewed.claim_seq = held.token
 left join "brooq".job
-    on job.id = held.id and job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = held.token
+    on job.id = any(array[held.id])
+    and job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = held.token
