@@ -37,7 +37,7 @@ class BrooqProducer(Producer):
 
     async def many(self, numbers: range, keys: bool = False) -> None:
         await self._queue.enqueue_many(
-            [Job(TOPIC, payload(number), idempotency_key=f"key-{number}" if keys else "") for number in numbers]
+            Job(TOPIC, payload(number), idempotency_key=f"key-{number}" if keys else "") for number in numbers
         )
 
     async def in_transaction(self, numbers: range) -> None:

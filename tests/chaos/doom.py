@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any, TypeVar
@@ -121,7 +121,7 @@ class DoomedStore(PostgresStore):
         self._doom.at("before a closing")
         return await super().settle(tx, worker, outcome)
 
-    async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
+    async def enqueue(self, tx: Tx | None, jobs: Iterable[Job]) -> list[Enqueued]:
         """The last one, where jobs are chained."""
         if tx is None:
             return await super().enqueue(tx, jobs)

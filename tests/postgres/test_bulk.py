@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, LiteralString
 
@@ -12,10 +12,11 @@ import pytest
 import pytest_asyncio
 from tests.postgres.observer import Observer, Opened
 
-from brooq import Enqueued, Job, JobError, PayloadError, StoreRefused
+from brooq import Enqueued, Job, JobError, PayloadError, StoreRefused, StoreUnavailable
 from brooq.postgres import open_pool
 from brooq.postgres.bell import PostgresBell
 from brooq.postgres.bulk import FIRST, LARGEST, Parts
+from brooq.postgres.enqueue import Prepared
 from brooq.postgres.store import PostgresStore
 from brooq.vocabulary.payload import MAX_BYTES
 
@@ -24,6 +25,10 @@ MANY = 2500
 
 OPEN: LiteralString = (
     "select pid from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'"
+)
+AT_WORK: LiteralString = (
+    "select pid from pg_stat_activity where datname = current_database() and xact_start is not null"
+    " and pid <> pg_backend_pid() and application_name = 'brooq'"
 )
 WAITING: LiteralString = (
     "select pid from pg_stat_activity where datname = current_database() and wait_event = 'transactionid'"
@@ -40,25 +45,53 @@ def some(count: int, keys: bool = False) -> list[Job]:
     return [Job("t", {"n": number}, f"k{number % 1000}-{number}" if keys else "") for number in range(count)]
 
 
-@pytest.mark.parametrize("count", [1, 2, FIRST, FIRST + 1, 2 * FIRST - 1, 2 * FIRST, 999, 1000, 1001, 10_000])
-def test_parts_are_all_jobs_once_in_order(count: int) -> None:
-    jobs = [Job("t", number) for number in range(count)]
-    parts = Parts(jobs, MAX_BYTES)
-    split = [parts[number] for number in range(len(parts))]
-    assert [job for part in split for job in part.jobs] == jobs
-    assert [payload for part in split for payload in part.payloads] == [str(number) for number in range(count)]
-    sizes = [len(part.jobs) for part in split]
+def split(parts: Parts) -> list[Prepared]:
+    found: list[Prepared] = []
+    while (part := parts.get(len(found))) is not None:
+        found.append(part)
+    return found
+
+
+@pytest.mark.parametrize("lazily", [False, True], ids=["a list", "one by one"])
+@pytest.mark.parametrize("total", [1, 2, FIRST, FIRST + 1, 2 * FIRST - 1, 2 * FIRST, 999, 1000, 1001, 10_000])
+def test_parts_are_all_jobs_once_in_order(total: int, *, lazily: bool) -> None:
+    jobs = [Job("t", number) for number in range(total)]
+    parts = Parts(iter(jobs) if lazily else jobs, MAX_BYTES)
+    found = split(parts)
+    assert [job for part in found for job in part.jobs] == parts.jobs == jobs
+    assert [payload for part in found for payload in part.payloads] == [str(number) for number in range(total)]
+    sizes = [len(part.jobs) for part in found]
     assert max(sizes) <= LARGEST + FIRST
-    assert (len(sizes) == 1) == (count < 2 * FIRST)
-    assert parts[0] is split[0], "encoded once"
+    assert min(sizes) >= min(FIRST, total)
+    assert parts.single == (total < 2 * FIRST)
+    assert len(sizes) == 1 or not parts.single
+    assert len(sizes) > 1 or total < 2 * FIRST or lazily
+    assert parts.get(0) is found[0], "encoded once"
 
 
-def test_keys_are_sorted_over_all_parts() -> None:
+@pytest.mark.parametrize("lazily", [False, True], ids=["a list", "one by one"])
+def test_keys_are_sorted_over_all_parts(*, lazily: bool) -> None:
     jobs = [Job(topic, None, f"k{number % 17}") for number in range(800) for topic in ("b", "a")]
-    parts = Parts(jobs, MAX_BYTES)
-    assert len(parts) > 1
-    written = [(job.topic, job.idempotency_key) for number in range(len(parts)) for job in parts[number].jobs]
+    parts = Parts(iter(jobs) if lazily else jobs, MAX_BYTES)
+    found = split(parts)
+    assert len(found) > 1
+    assert all(parts.keyed(number) for number in range(len(found)))
+    written = [(job.topic, job.idempotency_key) for part in found for job in part.jobs]
     assert written == sorted(written)
+    assert parts.jobs == jobs
+
+
+@pytest.mark.parametrize("first", [0, 1, FIRST, 2 * FIRST, 2 * FIRST + 1, 850, 999])
+def test_keys_that_come_late_are_sorted_from_there_on(first: int) -> None:
+    jobs = [Job("t", number, f"k{-number % 17}" if number >= first else "") for number in range(1000)]
+    parts = Parts(iter(jobs), MAX_BYTES)
+    found = split(parts)
+    assert sorted(job.payload for part in found for job in part.jobs) == list(range(1000))
+    assert parts.jobs == jobs
+    keys = [job.idempotency_key for part in found for job in part.jobs]
+    assert keys == sorted(keys)
+    for number, part in enumerate(found):
+        assert parts.keyed(number) or not any(job.idempotency_key for job in part.jobs)
 
 
 @pytest.mark.parametrize("keys", [False, True], ids=["no keys", "keys"])
@@ -72,6 +105,47 @@ async def test_all_jobs_are_written_in_one_transaction(
     assert observer.value("select count(distinct xmin::text) from job") == 1
     rows = dict(observer.run("select id, payload from job"))
     assert rows == {job.id: job.payload for job in jobs}
+
+
+@pytest.mark.parametrize("keys", [False, True], ids=["no keys", "keys"])
+async def test_jobs_are_made_while_those_before_are_written(
+    driver: Driver, dsn: str, observer: Observer, keys: bool
+) -> None:
+    jobs = some(MANY, keys)
+    seen: list[bool] = []
+
+    def made() -> Iterator[Job]:
+        for number, job in enumerate(jobs):
+            if number == MANY - 1:
+                seen.append(bool(observer.run(AT_WORK)))
+            yield job
+
+    async with Opened(dsn, driver=driver, min_size=1, max_size=1) as store:
+        assert await store.enqueue(None, made()) == [Enqueued(job.id, True) for job in jobs]
+    assert seen == [not keys], "with keys, all of them come before the first is written"
+    assert observer.value("select count(distinct xmin::text) from job") == 1
+    assert dict(observer.run("select id, payload from job")) == {job.id: job.payload for job in jobs}
+
+
+@pytest.mark.parametrize("number", [0, FIRST, MANY - 1])
+@pytest.mark.parametrize("error", [ValueError, psycopg.OperationalError, OSError, StoreUnavailable])
+async def test_what_making_jobs_raises_reaches_the_caller_and_leaves_nothing(
+    driver: Driver, dsn: str, observer: Observer, number: int, error: type[Exception]
+) -> None:
+    """Though it looks like trouble of the database's: the jobs cannot be made once more."""
+    raised = error("mine")
+
+    def made() -> Iterator[Job]:
+        yield from some(number)
+        raise raised
+
+    async with Opened(dsn, driver=driver, min_size=1, max_size=1) as store:
+        with pytest.raises(error) as caught:
+            await store.enqueue(None, made())
+        assert caught.value is raised
+        assert observer.run(OPEN) == []
+        assert (await store.enqueue(None, [Job("t")]))[0].created
+    assert observer.value("select count(*) from job") == 1
 
 
 async def test_keys_that_exist_are_found_in_whichever_part(driver: Driver, dsn: str, observer: Observer) -> None:
@@ -153,11 +227,11 @@ async def test_one_that_is_canceled_is_there_or_not_and_its_connection_is_clean(
 @pytest.mark.fault(29)
 async def test_one_whose_connection_is_cut_is_repeated_as_a_whole(driver: Driver, dsn: str, observer: Observer) -> None:
     """Fault 29: cut while a later part waits for a lock."""
-    jobs = some(MANY, keys=True)
+    jobs = [*some(1000), *some(MANY, keys=True)]
     async with Opened(dsn, driver=driver) as store:
         with psycopg.connect(dsn) as rival:
             rival.execute("insert into job (topic, idempotency_key) values ('t', %s)", [jobs[-1].idempotency_key])
-            task = asyncio.create_task(store.enqueue(None, jobs))
+            task = asyncio.create_task(store.enqueue(None, iter(jobs)))
             await observer.until(
                 lambda: bool(
                     observer.value("select count(*) from pg_locks where not granted and locktype = 'transactionid'")
@@ -166,7 +240,7 @@ async def test_one_whose_connection_is_cut_is_repeated_as_a_whole(driver: Driver
             observer.run("select pg_terminate_backend(%s)", observer.value(WAITING))
             rival.rollback()
         assert await task == [Enqueued(job.id, True) for job in jobs]
-    assert observer.value("select count(*) from job") == MANY
+    assert observer.value("select count(*) from job") == len(jobs)
 
 
 @pytest_asyncio.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
@@ -139,11 +139,12 @@ class FaultyStore:
         self.transactions.add(tx)
         return tx
 
-    async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
+    async def enqueue(self, tx: Tx | None, jobs: Iterable[Job]) -> list[Enqueued]:
         """Jobs, alone or in a transaction."""
+        given = list(jobs)
         if tx is None:
-            return await self.call("enqueue", lambda: self.inner.enqueue(None, jobs), writing=True)
-        return await self._within(tx, lambda inner: self.inner.enqueue(inner, jobs))
+            return await self.call("enqueue", lambda: self.inner.enqueue(None, given), writing=True)
+        return await self._within(tx, lambda inner: self.inner.enqueue(inner, given))
 
     async def exchange(
         self, worker: str, outcomes: Sequence[Outcome], topics: Sequence[str], limit: int, lease: timedelta

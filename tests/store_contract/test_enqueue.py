@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -40,6 +41,32 @@ async def test_a_job_without_a_time_is_ready_at_once(place: Place) -> None:
 
 async def test_no_jobs_make_no_rows(place: Place) -> None:
     assert await place.store.enqueue(None, []) == []
+    assert await place.store.enqueue(None, iter([])) == []
+    assert await place.ground.count() == 0
+
+
+@pytest.mark.parametrize("in_tx", [False, True], ids=["alone", "in a transaction"])
+async def test_jobs_may_be_made_one_by_one(place: Place, in_tx: bool) -> None:
+    jobs = [Job("t", number, "k" if number in {3, 5} else "") for number in range(7)]
+    tx = await place.store.begin() if in_tx else None
+    answers = await place.store.enqueue(tx, (job for job in jobs))
+    if tx is not None:
+        await tx.commit()
+    assert answers == [Enqueued(jobs[3].id, False) if job is jobs[5] else Enqueued(job.id, True) for job in jobs]
+    assert await place.ground.count() == 6
+
+
+@pytest.mark.parametrize("in_tx", [False, True], ids=["alone", "in a transaction"])
+async def test_jobs_that_cannot_be_made_leave_none(place: Place, in_tx: bool) -> None:
+    def made() -> Iterator[Job]:
+        yield Job("t", idempotency_key="k")
+        raise ZeroDivisionError
+
+    tx = await place.store.begin() if in_tx else None
+    with pytest.raises(ZeroDivisionError):
+        await place.store.enqueue(tx, made())
+    if tx is not None:
+        await tx.commit()
     assert await place.ground.count() == 0
 
 

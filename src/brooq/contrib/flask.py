@@ -8,7 +8,7 @@ flask brooq migrate; flask brooq worker                          # in a deployme
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, TypeVar
@@ -74,7 +74,7 @@ class Brooq:
         """Enqueue in the transaction of a session or connection, as `brooq.postgres.producer.enqueue`."""
         return self.producer.enqueue(connection, job)
 
-    def enqueue_many(self, connection: BlockingConnection, jobs: Sequence[Job]) -> list[Enqueued]:
+    def enqueue_many(self, connection: BlockingConnection, jobs: Iterable[Job]) -> list[Enqueued]:
         """Enqueue jobs in one statement."""
         return self.producer.enqueue_many(connection, jobs)
 

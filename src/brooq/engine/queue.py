@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -199,8 +199,12 @@ class Queue:
         (answer,) = await self.enqueue_many([job])
         return answer
 
-    async def enqueue_many(self, jobs: Sequence[Job]) -> list[Enqueued]:
-        """Enqueue jobs in one transaction: all or none; answers in order. Payloads are read until it answers."""
+    async def enqueue_many(self, jobs: Iterable[Job]) -> list[Enqueued]:
+        """Enqueue jobs in one transaction: all or none; answers in order. Payloads are read until it answers.
+
+        Jobs may be made meanwhile, by a generator for example, while the server writes those before; the transaction is
+        open then. What the iterable raises reaches the caller, and leaves nothing.
+        """
         answers = await self.store.enqueue(None, self._prepared(jobs))
         if self._worker is not None:
             self._worker.nudge()
@@ -214,13 +218,13 @@ class Queue:
         (answer,) = await self.enqueue_many_tx(tx, [job])
         return answer
 
-    async def enqueue_many_tx(self, tx: Tx, jobs: Sequence[Job]) -> list[Enqueued]:
+    async def enqueue_many_tx(self, tx: Tx, jobs: Iterable[Job]) -> list[Enqueued]:
         """Enqueue jobs inside the caller's own transaction, in one statement; answers in order."""
         return await self.store.enqueue(tx, self._prepared(jobs))
 
-    def _prepared(self, jobs: Sequence[Job]) -> Sequence[Job]:
+    def _prepared(self, jobs: Iterable[Job]) -> Iterable[Job]:
         for prepare in self._prepares:
-            jobs = [prepare(job) for job in jobs]
+            jobs = map(prepare, jobs)
         return jobs
 
     async def begin(self) -> OwnTx:

@@ -7,7 +7,7 @@ caller's own transaction raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -247,10 +247,11 @@ class Store(Protocol):
     async def begin(self) -> OwnTx:
         """Open a transaction of the queue's own. Whoever called closes it."""
 
-    async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
+    async def enqueue(self, tx: Tx | None, jobs: Iterable[Job]) -> list[Enqueued]:
         """Write the jobs, in the caller's transaction or, when None, durably before the answer; answers in order.
 
-        A key that exists makes no row and answers the id of its job. Raises PayloadError and JobError before any SQL.
+        A key that exists makes no row and answers the id of its job. Raises PayloadError and JobError, with nothing
+        written; and what the iterable raises, likewise.
         """
 
     async def exchange(

@@ -7,8 +7,10 @@ encoded. All parts are one transaction: all jobs or none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence, Sized
 from contextlib import AbstractAsyncContextManager
+from itertools import count, islice
+from operator import attrgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -26,52 +28,83 @@ FIRST, GROWTH, LARGEST = 100, 3, 1000
 """How many jobs the first part has, how many times as many each that follows, and at most. The server has nothing to do
 while the first part is encoded, so it is small; it takes longer than the client, so the next ones may be larger."""
 
+MADE = 200
+"""How many jobs a part has that are made meanwhile: making one takes the client as long as writing it takes the server, so
+that neither gets ahead of the other."""
+
 Lend: TypeAlias = "Callable[..., AbstractAsyncContextManager[Session]]"
 
 
 class Parts:
-    """The jobs of one call in the order of writing, each part encoded when it is first asked for."""
+    """The jobs of one call in the order of writing, each part taken from the caller and encoded when it is first asked for.
 
-    def __init__(self, jobs: Sequence[Job], max_payload: int) -> None:
-        """What fits into one part is encoded at once. Raises PayloadError and JobError, see `refuse`."""
-        self.jobs = jobs
+    Keys are locked in one order: when the first one comes, so does everything that is left, and is sorted.
+    """
+
+    def __init__(self, jobs: Iterable[Job], max_payload: int) -> None:
+        """What fits into one part is encoded at once. Raises PayloadError and JobError, see `refuse`, and what the
+        caller's iterable raises."""
+        self.jobs: list[Job] = []
+        """Those that have come, in the order of the caller."""
+        self.broken: Exception | None = None
+        """What the caller's iterable has raised."""
         self._max_payload = max_payload
-        self._ordered = in_order(jobs)
-        self.keyed = self._ordered is not jobs or bool(jobs[0].idempotency_key)
-        """Whether any job has a key."""
-        self._ends = _ends(len(jobs))
-        self._encoded: list[Prepared] = []
-        if len(self) == 1:
-            self[0]
+        self._source = iter(jobs)
+        self._size, self._growth = (FIRST, GROWTH) if isinstance(jobs, Sized) else (MADE, 1)
+        self._waiting: list[Job] = []
+        self._parts: list[Prepared] = []
+        self._first_keyed: int | None = None
+        self._take(2 * FIRST)
+        self.single = len(self.jobs) < 2 * FIRST
+        """Whether all of them are one part."""
+        if self.single:
+            self.get(0)
 
-    def __len__(self) -> int:
-        return len(self._ends)
+    def get(self, number: int) -> Prepared | None:
+        """The part of this number, from 0; None where there are not so many."""
+        while number >= len(self._parts):
+            self._take(self._size + FIRST)
+            if not self._waiting:
+                return None
+            self._parts.append(self._encoded())
+        return self._parts[number]
 
-    def __getitem__(self, number: int) -> Prepared:
-        while number >= len(self._encoded):
-            begin = self._ends[len(self._encoded) - 1] if self._encoded else 0
-            part = self._ordered[begin : self._ends[len(self._encoded)]]
-            try:
-                self._encoded.append(encoded(part, self._max_payload))
-            except JobError:
-                refuse(self.jobs, self._max_payload)
-                raise
-        return self._encoded[number]
+    def keyed(self, number: int) -> bool:
+        """Whether any job of the part may have a key."""
+        return self._first_keyed is not None and number >= self._first_keyed
 
+    def _take(self, count: int) -> None:
+        """Let so many wait for their part, as far as there are any."""
+        came = self._next(count - len(self._waiting))
+        if self._first_keyed is not None:
+            self._waiting += came
+            return
+        self.jobs += came
+        if any(map(attrgetter("idempotency_key"), came)):
+            rest = self._next(None)
+            self.jobs += rest
+            self._first_keyed = len(self._parts)
+            self._source = iter(in_order([*self._waiting, *came, *rest]))
+            self._waiting, came = [], self._next(count)
+        self._waiting += came
 
-def _ends(count: int) -> list[int]:
-    """Where each part ends. A last part that would be smaller than the first one belongs to the one before."""
-    if count < 2 * FIRST:
-        return [count]
-    ends: list[int] = []
-    size = FIRST
-    while not ends or ends[-1] < count:
-        ends.append((ends[-1] if ends else 0) + size)
-        size = min(size * GROWTH, LARGEST)
-    if len(ends) > 1 and count - ends[-2] < FIRST:
-        ends.pop()
-    ends[-1] = count
-    return ends
+    def _next(self, count: int | None) -> list[Job]:
+        try:
+            return list(islice(self._source, count))
+        except Exception as error:
+            self.broken = error
+            raise
+
+    def _encoded(self) -> Prepared:
+        """A last part that would be smaller than the first one belongs to the one before."""
+        size = self._size if len(self._waiting) >= self._size + FIRST else len(self._waiting)
+        part, self._waiting = self._waiting[:size], self._waiting[size:]
+        self._size = min(self._size * self._growth, LARGEST)
+        try:
+            return encoded(part, self._max_payload)
+        except JobError:
+            refuse(self.jobs, self._max_payload)
+            raise
 
 
 async def enqueue_alone(
@@ -82,12 +115,14 @@ async def enqueue_alone(
     Answers as `insert`. `lend` is a store's way to borrow a connection of the pool.
     """
     unknown = False
-    new = len(parts.jobs) > 1 or not parts.keyed
+    new = len(parts.jobs) > 1 or not parts.keyed(0)
     for attempt in range(TRIES):
         try:
-            async with lend(checked=False, begins=len(parts) > 1) as session:
+            async with lend(checked=False, begins=not parts.single) as session:
                 return await _write(session, statements, parts, new=new, wake=wake)
         except driver.errors as error:
+            if error is parts.broken:
+                raise
             trouble = translate(error, writing=True)
             if new and isinstance(trouble, (StoreRefused, OutcomeUnknown)):
                 # Written by an earlier call with the same jobs, or perhaps by this one: now their ids may exist.
@@ -95,6 +130,8 @@ async def enqueue_alone(
                 if isinstance(trouble, StoreRefused):
                     continue
         except StoreError as error:
+            if error is parts.broken:
+                raise
             trouble = error
         unknown = unknown or isinstance(trouble, OutcomeUnknown)
         if isinstance(trouble, PoolExhausted) or not isinstance(trouble, (StoreUnavailable, OutcomeUnknown)):
@@ -108,20 +145,25 @@ async def enqueue_alone(
 
 
 async def _write(session: Session, statements: Statements, parts: Parts, *, new: bool, wake: bool) -> dict[UUID, UUID]:
-    if len(parts) == 1:
-        told = rings(parts.jobs) if wake else SILENCE
-        return await _insert(session, statements, parts[0], told, keyed=parts.keyed, new=new)
     found: dict[UUID, UUID] = {}
+    if parts.single:
+        part = parts.get(0)
+        assert part is not None
+        told = rings(part.jobs) if wake else SILENCE
+        return await _insert(session, statements, part, told, keyed=parts.keyed(0), new=new)
     under_way = _start(session.execute(BEGIN))
     try:
-        for number in range(len(parts)):
+        for number in count():
             # What is under way runs to its first wait, and what uvloop has kept of it is sent: the server begins.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            told = rings(parts[number].jobs) if wake else SILENCE
-            values = session.packed(parameters(parts[number], told))
+            part = parts.get(number)
+            if part is None:
+                break
+            told = rings(part.jobs) if wake else SILENCE
+            values = session.packed(parameters(part, told))
             found.update(await under_way or {})
-            under_way = _start(_insert(session, statements, parts[number], told, values, keyed=parts.keyed, new=new))
+            under_way = _start(_insert(session, statements, part, told, values, keyed=parts.keyed(number), new=new))
         found.update(await under_way or {})
     except BaseException as error:
         await _ended(session, under_way, cancel=isinstance(error, asyncio.CancelledError))

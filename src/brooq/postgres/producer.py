@@ -7,7 +7,7 @@ SQLAlchemy, SQLModel or Django, blocking or not. Needs no queue, no pool of broo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, Protocol, TypeAlias, TypeVar, overload
 from uuid import UUID
 
@@ -78,10 +78,10 @@ class Producer:
         return _given(session, self._one(session, job))
 
     @overload
-    def enqueue_many(self, connection: BlockingConnection, jobs: Sequence[Job]) -> list[Enqueued]: ...
+    def enqueue_many(self, connection: BlockingConnection, jobs: Iterable[Job]) -> list[Enqueued]: ...
     @overload
-    def enqueue_many(self, connection: AsyncConnection, jobs: Sequence[Job]) -> Awaitable[list[Enqueued]]: ...
-    def enqueue_many(self, connection: Any, jobs: Sequence[Job]) -> list[Enqueued] | Awaitable[list[Enqueued]]:
+    def enqueue_many(self, connection: AsyncConnection, jobs: Iterable[Job]) -> Awaitable[list[Enqueued]]: ...
+    def enqueue_many(self, connection: Any, jobs: Iterable[Job]) -> list[Enqueued] | Awaitable[list[Enqueued]]:
         """Enqueue jobs in one statement; answers in order. Otherwise as `enqueue`."""
         session = _session(connection)
         return _given(session, self._many(session, jobs))
@@ -150,7 +150,8 @@ class Producer:
         (answer,) = await self._many(session, [job])
         return answer
 
-    async def _many(self, session: Shared, jobs: Sequence[Job]) -> list[Enqueued]:
+    async def _many(self, session: Shared, jobs: Iterable[Job]) -> list[Enqueued]:
+        jobs = list(jobs)
         if not jobs:
             return []
         prepared = prepare(jobs, self._max_payload)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -140,15 +140,17 @@ class PostgresStore:
             raise
         return own
 
-    async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
+    async def enqueue(self, tx: Tx | None, jobs: Iterable[Job]) -> list[Enqueued]:
         """Write the jobs. In the caller's transaction the driver's errors reach the caller unchanged."""
-        if not jobs:
-            return []
         if tx is None:
             parts = Parts(jobs, self._max_payload)
-            return answers(
-                jobs, await enqueue_alone(self._lent, self.driver, self._statements, parts, wake=self.wakeups)
-            )
+            if not parts.jobs:
+                return []
+            found = await enqueue_alone(self._lent, self.driver, self._statements, parts, wake=self.wakeups)
+            return answers(parts.jobs, found)
+        jobs = list(jobs)
+        if not jobs:
+            return []
         prepared = prepare(jobs, self._max_payload)
         told = rings(jobs) if self.wakeups else SILENCE
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -142,8 +142,9 @@ class MemoryStore:
         self._transactions.add(tx)
         return tx
 
-    async def enqueue(self, tx: Tx | None, jobs: Sequence[Job]) -> list[Enqueued]:
+    async def enqueue(self, tx: Tx | None, jobs: Iterable[Job]) -> list[Enqueued]:
         """Write the jobs; waits, as a database does, for a transaction that has written the same key."""
+        jobs = list(jobs)
         rows = [self._new_row(number, len(jobs), job) for number, job in enumerate(jobs)]
         own = await self.begin() if tx is None else self._mine(tx)
         try:

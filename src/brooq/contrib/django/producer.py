@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -35,7 +35,7 @@ async def aenqueue(job: Job, *, using: str | None = None) -> Enqueued:
     return answer
 
 
-def enqueue_many(jobs: Sequence[Job], *, using: str | None = None) -> list[Enqueued]:
+def enqueue_many(jobs: Iterable[Job], *, using: str | None = None) -> list[Enqueued]:
     """Enqueue jobs in one statement; answers in order."""
     return _joined(using, lambda producer, connection: producer.enqueue_many(connection, jobs))
 
