@@ -84,6 +84,7 @@ class Parts:
             rest = self._next(None)
             self.jobs += rest
             self._first_keyed = len(self._parts)
+            self._growth = GROWTH
             self._source = iter(in_order([*self._waiting, *came, *rest]))
             self._waiting, came = [], self._next(count)
         self._waiting += came
