@@ -80,8 +80,8 @@ class Protocol:
         return asked if limit is None else max(min(asked, limit - running), 0)
 
     def renew(self, row: Row, hold: Hold, now: int, lease: int) -> Row | None:
-        """Move the end of the lease."""
-        return row._replace(until=now + lease) if self.holds(row, hold) else None
+        """Move the end of the lease, never back."""
+        return row._replace(until=max(row.until or now, now + lease)) if self.holds(row, hold) else None
 
     def settle(self, row: Row, hold: Hold, ending: Ending, now: int) -> Row | None:
         """Write an outcome."""

@@ -17,6 +17,7 @@ STATE = "job.state is not distinct from 'processing' and "
 FENCE = STATE + "job.locked_by = $1 and job.claim_seq = outcome.token"
 SETTLE = "state = 'processing' and locked_by = $1::text and claim_seq = $3::bigint"
 HELD = "job.state is not distinct from 'processing' and job.locked_by = $1 and job.claim_seq = held.token\n    order"
+FORWARD = ("greatest(job.locked_until, now() + $4::interval)", "now() + $4::interval")
 RAISED = "set_config('synchronous_commit', 'on', true)"
 NOT_RAISED = "set_config('synchronous_commit', 'off', true)"
 
@@ -181,6 +182,13 @@ async def stale_renewal(stage: Stage) -> None:
     """The lost handler still renews, for a shorter lease than its successor has."""
     old, _ = await stage.retaken()
     await stage.renew(old, lease=timedelta(minutes=1))
+
+
+async def renewals_cross(stage: Stage) -> None:
+    """The one that began first is written last."""
+    taken = await stage.take()
+    await stage.renew(taken, lease=2 * HOUR)
+    await stage.renew(taken)
 
 
 async def foreign_renewal(stage: Stage) -> None:
@@ -378,13 +386,15 @@ BUGS = (
     Bug("claim_by_lowest_priority_of_one_topic", ["C15"],
         weak("claim_topic", ("    ) as level\n", "    ) as up cross join lateral (select 9 - up) as down (level)\n")),
         by_priority),
-    Bug("renewal_without_seq", ["C12"], weak("renew", without(HELD, " and job.claim_seq = held.token")), stale_renewal),
+    Bug("renewal_without_seq", ["C12"],
+        weak("renew", without(HELD, " and job.claim_seq = held.token"), FORWARD), stale_renewal),
     Bug("renewal_without_owner", ["C12"],
-        weak("renew", without(HELD, " and job.locked_by = $1", " and job.claim_seq = held.token")), foreign_renewal),
+        weak("renew", without(HELD, " and job.locked_by = $1", " and job.claim_seq = held.token"), FORWARD),
+        foreign_renewal),
+    Bug("renewal_moves_back", ["C12"], weak("renew", FORWARD), renewals_cross),
     Bug("renewal_without_guard", ["C5"], weak("renew", without(HELD, STATE)), late_renewal),
     Bug("renewal_spends_an_attempt", ["C9"],
-        weak("renew", ("set locked_until = now() + $4::interval",
-                       "set locked_until = now() + $4::interval, attempts = attempts + 1")), renewal),
+        weak("renew", ("set locked_until = ", "set attempts = attempts + 1, locked_until = ")), renewal),
     Bug("reaper_without_expiry", ["C12"], weak("reap", ("and locked_until < now()", "")), reaper_passes),
     Bug("reaper_without_state", ["C5"], weak("reap", ("state = 'processing' and", "")), reaper_after_the_end),
     Bug("reaper_bumps_attempts", ["C9"], weak("reap", ("available_at = now(),", "available_at = now(), attempts = attempts + 1,")),  # noqa: E501

@@ -38,6 +38,15 @@ async def test_renewals_with_one_lease_never_move_its_end_back(place: Place) -> 
     assert ends == sorted(ends)  # type: ignore[type-var]
 
 
+async def test_a_renewal_that_comes_late_does_not_move_its_end_back(place: Place) -> None:
+    """It began before another one, and is written after it: as one for a shorter lease."""
+    taken = await place.take()
+    await place.renew(taken.hold)
+    until = (await place.row(taken.id)).locked_until
+    assert (await place.renew(taken.hold, lease=LEASE / 2)).renewed == [taken.hold]
+    assert (await place.row(taken.id)).locked_until == until
+
+
 async def test_no_holds_renew_nothing(place: Place) -> None:
     assert await place.renew() == ([], [])
 

@@ -400,7 +400,8 @@ class MemoryStore:
             if row is None or not self._holds(row.record, worker, hold.token):
                 lost.append(hold)
             elif row.locked is None:
-                row.record = replace(row.record, locked_until=self.clock() + lease)
+                assert row.record.locked_until is not None
+                row.record = replace(row.record, locked_until=max(row.record.locked_until, self.clock() + lease))
                 renewed.append(hold)
         return Renewal(renewed, lost)
 

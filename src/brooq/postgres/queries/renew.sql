@@ -7,6 +7,8 @@
 -- `is not distinct from` keeps the index of held jobs out of the plan: it holds whatever was held since the oldest snapshot of
 -- the database was taken, and arrays of unknown length would be joined with all of it. `any(array[…])`: see the exchange. The
 -- order is that of the ids that came: that of the rows' own would bring the whole primary key into the plan.
+-- greatest: whoever has waited for an answer for too long renews once more on another connection, while the server may
+-- still be at the first statement, which began earlier; written last, it would end the lease before its holder expects it.
 -- Losing a renewal to a crash costs nothing: synchronous_commit stays as the session has it.
 -- $1 owner, $2 ids, $3 claim_seqs, $4 lease
 with mine as materialized (
@@ -18,7 +20,7 @@ with mine as materialized (
     for no key update of job skip locked
 ),
 renewed as (
-    update "brooq".job set locked_until = now() + $4::interval
+    update "brooq".job set locked_until = greatest(job.locked_until, now() + $4::interval)
     from mine
     where job.id = any(array[mine.id])
     returning job.id, job.claim_seq
