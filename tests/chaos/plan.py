@@ -71,6 +71,10 @@ class Scenario:
     """How many jobs each process has in hand at most."""
     zombies: int = 0
     """How many writes must at least be tried for claims that are over by then; 0: nobody counts."""
+    skew: float = 0.0
+    """By how many seconds the wall clocks of the processes are wrong: half of them are ahead, half behind."""
+    named: bool = False
+    """The processes know their server by a name, which may be one that nobody knows for a while."""
     freezing: int = 0
     """How many jobs stop their whole process inside of `on_succeeded`."""
     settings: Mapping[str, str | int | bool] = field(default_factory=dict)

@@ -26,6 +26,7 @@ class Processes:
         self.alive: list[int] = []
         self._folder = folder
         self._setup = setup
+        self._skew = setup.skew
         self._lock = asyncio.Lock()
         self._nursery: asyncio.subprocess.Process | None = None
 
@@ -41,7 +42,8 @@ class Processes:
 
     async def spawn(self, **changes: Any) -> int:
         """One more process, with another setup where that is said; answers its number."""
-        order = json.dumps(asdict(replace(self._setup, **changes))) + "\n"
+        self._skew = -self._skew
+        order = json.dumps(asdict(replace(self._setup, skew=self._skew, **changes))) + "\n"
         nursery = self._nursery
         assert nursery is not None
         assert nursery.stdin is not None

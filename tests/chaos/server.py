@@ -35,6 +35,18 @@ STILL = """
 select count(*) from unnest(%s::uuid[], %s::bigint[]) as held (id, token) join job using (id)
 where claim_seq = token and state in ('pending', 'processing', 'failed')
 """
+DROWSY = """
+create table drowsy (asleep bool);
+create sequence naps;
+create function nap() returns trigger language plpgsql as $$ begin
+    if random() < 0.15 and exists (select from drowsy) then
+        perform nextval('naps'), pg_sleep(0.1 + random() * 1.4);
+    end if;
+    return new;
+end $$;
+create trigger drowsy before update on job for each row execute function nap()
+"""
+NAPS = "select case when is_called then last_value else 0 end from naps"
 OURS = "datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
 
 
@@ -46,12 +58,11 @@ class Server:
         self.local = LocalPostgres(folder, settings={**SETTINGS, **settings})
         self.down = asyncio.Lock()
         self.standby: LocalPostgres | None = None
-        self._moved = ""
 
     @property
     def dsn(self) -> str:
-        """The superuser's; after a failover that of the standby."""
-        return self._moved or self.local.dsn
+        """The superuser's."""
+        return self.local.dsn
 
     async def start(self) -> None:
         """Start it, and return when it takes connections."""
@@ -130,14 +141,26 @@ class Server:
         while not await asyncio.to_thread(follows, self.dsn):  # noqa: ASYNC110  the server has no event to wait for
             await asyncio.sleep(0.05)
 
+    async def alone(self) -> None:
+        """Stop the standby, if there is one."""
+        if self.standby is not None:
+            await asyncio.to_thread(self.standby.stop)
+
     async def fail_over(self) -> None:
-        """The server dies for good, and its standby takes its place."""
+        """The server dies for good, and its standby takes its place, with none of its own."""
         async with self.down:
             assert self.standby is not None
             os.kill(self.local.pid, signal.SIGQUIT)
             await self.stop()
             await asyncio.to_thread(promote, self.standby.dsn)
-            self._moved = self.standby.dsn
+            self.local, self.standby = self.standby, None
+
+    async def doze(self, seconds: float) -> int:
+        """Now and then a change of a job takes long, for a while; answers how often it did."""
+        ((before,),) = await self.ask("insert into drowsy values (true)", NAPS)
+        await asyncio.sleep(seconds)
+        ((after,),) = await self.ask("delete from drowsy", NAPS)
+        return int(after - before)
 
     async def read_only(self, seconds: float) -> None:
         """Every transaction is refused to write, for a while."""

@@ -6,10 +6,13 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from psycopg_pool import AsyncConnectionPool
@@ -30,6 +33,7 @@ from brooq import (
     StoreUnavailable,
 )
 from brooq.postgres import PostgresStore, as_psycopg, open_pool, wrap_tx
+from brooq.service import journal
 from brooq.service.journal import Journal, Lines
 from brooq.vocabulary.tx import Tx
 
@@ -39,6 +43,8 @@ CONFIG = Config(
 )  # fmt: skip
 GATHERED, GATHERING = 24, 3 * LEASE
 """How many handlers gather before their process stands still, and for how many seconds it waits for them at most."""
+NAME = "database.test"
+"""What the server is called where it is known by a name."""
 EFFECT = "insert into public_audit.effect (job_id, claim_seq) values (%s, %s)"
 
 
@@ -52,6 +58,10 @@ class Setup:
     slots: int
     watched: bool
     """Whether its writes are written down."""
+    skew: float = 0.0
+    """By how many seconds its wall clock is wrong."""
+    resolver: str = ""
+    """While this file exists, the name of the server is one that nobody knows, and asking for it leaves a mark there."""
     point: str = ""
     """Where it kills itself, when it comes there for the n-th time; nowhere when it is empty."""
     times: int = 1
@@ -153,10 +163,10 @@ async def main(setup: Setup, folder: Path) -> None:
     """Work until SIGTERM, then hand everything back."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    journal = Journal(folder / "journal.jsonl")
+    lines = Journal(folder / "journal.jsonl")
     async with open_pool(setup.dsn, min_size=0, max_size=4, prepared=setup.prepared, timeout=10) as pool:
         doom = Doom(setup.point, setup.times, Lines(folder / "faults.jsonl"))
-        application = Application(journal, pool, doom)
+        application = Application(lines, pool, doom)
         store = PostgresStore(pool)
         if setup.watched:
             store = WatchedStore(pool, Tries(folder / "tries.jsonl"))
@@ -170,8 +180,8 @@ async def main(setup: Setup, folder: Path) -> None:
         for topic in TOPICS:
             limits = (TIGHT if setup.limited else LIMITS).get(topic, Limits())
             options = KindOptions(attempt_timeout=30, **limits.as_object())
-            queue.register_kind(topic, journal.around(application.handle), options)
-        queue.listen(journal)
+            queue.register_kind(topic, lines.around(application.handle), options)
+        queue.listen(lines)
         while not stop.is_set():
             try:
                 await queue.start()
@@ -182,8 +192,38 @@ async def main(setup: Setup, folder: Path) -> None:
         await queue.close()
 
 
+def set_clock(skew: float) -> None:
+    """Let the wall clock be wrong for all but the journal, which is what it is measured with."""
+    seconds, nanoseconds = time.time, time.time_ns
+    vars(journal)["time"] = SimpleNamespace(time=seconds)
+    time.time = lambda: seconds() + skew
+    time.time_ns = lambda: nanoseconds() + int(skew * 1e9)
+
+
+def set_resolver(switch: Path) -> None:
+    """Let the name of the server lead here, unless the file is there."""
+    ask = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *arguments: Any, **options: Any) -> Any:
+        if host != NAME:
+            return ask(host, *arguments, **options)
+        try:
+            with switch.open("r+") as file:  # which does not make it, should it be gone by now
+                file.seek(0, os.SEEK_END)
+                file.write(".")
+        except FileNotFoundError:
+            return ask("127.0.0.1", *arguments, **options)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    socket.getaddrinfo = getaddrinfo
+
+
 def run(setup: Setup, folder: Path) -> None:
     """One process, from its fork to its end."""
+    if setup.skew:
+        set_clock(setup.skew)
+    if setup.resolver:
+        set_resolver(Path(setup.resolver))
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(process)d %(levelname)s %(message)s")
     logging.raiseExceptions = False
     # A failed attempt is what most of these jobs are for; its traceback is not.

@@ -16,13 +16,14 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.chaos.doom import POINTS, RARE
 from tests.chaos.measure import recoveries
 from tests.chaos.plan import LEASE, PROCESSES, REAPER, Order, Scenario, Step, orders, steps
 from tests.chaos.processes import ROOT, Processes
-from tests.chaos.server import Server, tmpfs
+from tests.chaos.server import DROWSY, Server, tmpfs
 from tests.chaos.tries import Zombies, zombies
-from tests.chaos.worker import Setup
+from tests.chaos.worker import NAME, Setup
 from tests.pooler import Pooler
 from tests.proxy import Mode, Proxy
 
@@ -46,6 +47,8 @@ MOURNING = 30.0
 """How many seconds after its start a process has to have come to the point where it dies."""
 PACE = 0.025
 """How many seconds lie between two jobs that come for those who wait for that point alone."""
+UNKNOWN = "unknown"
+"""The file that makes the name of the server an unknown one; whoever asks for it leaves a mark there."""
 MARKERS = (
     b"with settled as (",
     b"with steered as ",
@@ -153,6 +156,9 @@ class World:
                 self._later(self._feed(target, self.processes.starve(target), step.seconds))
                 # What it has open it keeps: it has to need something new.
                 await self.server.cut_all()
+            case "doze" | "unresolved":
+                await (self._doze(step) if step.kind == "doze" else self._unresolved(step))
+                return
             case "cut":
                 await self.server.cut(self.random)
             case "crash" | "immediate" | "read_only" | "fill" | "fill_disk" | "fail_over":
@@ -179,6 +185,8 @@ class World:
                 assert self.proxy is not None
                 self.proxy.target = server.dsn
                 self.proxy.reset()
+                if self.done["fail_over"] < self.scenario.kinds["fail_over"]:
+                    await server.follow(self.folder / f"standby {self.done['fail_over']}")
             case "fill_disk":
                 await server.fill_disk(server.local.path, step.seconds)
 
@@ -206,6 +214,21 @@ class World:
         self.proxy.mode, self.proxy.delay = Mode.PASS, 0.0
         if cut:
             self.proxy.reset()
+
+    async def _doze(self, step: Step) -> None:
+        if await self.server.doze(step.seconds):
+            self._note(step, None)
+
+    async def _unresolved(self, step: Step) -> None:
+        switch = self.folder / UNKNOWN
+        switch.touch()
+        # Whoever is connected does not ask for a name: all have to connect.
+        await self.server.cut_all()
+        await asyncio.sleep(step.seconds)
+        asked = switch.read_text()
+        switch.unlink()
+        if asked:
+            self._note(step, len(asked))
 
     async def _wake(self, pid: int, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -362,17 +385,22 @@ async def opened(scenario: Scenario, seed: int, folder: Path) -> AsyncIterator[W
         await server.ask("checkpoint")
         if scenario.standby:
             await server.follow(folder / "standby")
-            assert server.standby is not None
-            stack.callback(server.standby.stop)
+            stack.push_async_callback(server.alone)
         dsn, proxy = server.dsn, None
         if scenario.proxied:
             proxy = await stack.enter_async_context(Proxy(server.dsn))
             dsn = proxy.dsn
         if scenario.pooled:
             dsn = stack.enter_context(Pooler(dsn, folder)).dsn
+        if "doze" in scenario.kinds:
+            await server.ask(DROWSY)
         prepared = not (scenario.pooled or scenario.proxied)
         watched = bool(scenario.zombies)
-        processes = Processes(folder, Setup(dsn, prepared, scenario.limited, scenario.slots, watched))
+        setup = Setup(dsn, prepared, scenario.limited, scenario.slots, watched, scenario.skew)
+        if scenario.named:
+            named = make_conninfo(dsn, host=NAME, hostaddr=None)
+            setup = replace(setup, dsn=named, resolver=str(folder / UNKNOWN))
+        processes = Processes(folder, setup)
         stack.push_async_callback(processes.end)
         pool = await stack.enter_async_context(open_pool(dsn, min_size=0, max_size=4, prepared=prepared, timeout=5))
         store = PostgresStore(pool)
@@ -400,6 +428,9 @@ async def run(scenario: Scenario, seed: int) -> Result:
         rules = Rules(ttl=86400.0, slack=LEASE + REAPER, skew=0.5, drained=True)
         inspection = await asyncio.to_thread(inspect, sources, rules)
         recovery = await asyncio.to_thread(recoveries, world.server.dsn, folder / "faults.jsonl")
+        password = conninfo_to_dict(world.server.dsn)["password"]
+        assert password
+        assert str(password) not in (folder / "workers.log").read_text(), f"a secret is told: {folder}"
         tries = folder / "tries.jsonl"
         found = await asyncio.to_thread(zombies, world.server.dsn, tries) if scenario.zombies else None
         eaten = 0 if world.proxy is None else world.proxy.eaten
