@@ -32,7 +32,7 @@ from tests.models.stand import (
     outcome,
 )
 
-from brooq import Job, State
+from brooq import Enqueued, Job, State
 from brooq.engine.store import Taken
 
 topics = st.sampled_from(TOPICS)
@@ -89,13 +89,14 @@ class Machine(RuleBasedStateMachine):
             self.rows[job.id] = Row(available=self.now if at is None else at, updated=self.now)
         return answer.id
 
-    @rule(target=jobs, topic=topics, some=st.lists(keys, min_size=2, max_size=3))
-    def enqueue_many(self, topic: str, some: list[str]) -> Any:
-        """Several jobs in one call; of those that have the same key only the first one is made."""
+    @rule(target=jobs, topic=topics, some=st.lists(keys, min_size=2, max_size=3), shared=st.booleans())
+    def enqueue_many(self, topic: str, some: list[str], shared: bool) -> Any:
+        """Several jobs in one call; of those that have the same key only the first one is made. `shared`: in a transaction
+        of the consumer's own, whose statement is another one."""
         if any((topic, key) in self._written_keys() for key in some if key):
             return multiple()
         made = [Job(topic, None, key) for key in some]
-        answers = self.place.run(self.place.store.enqueue(None, made))
+        answers = self.place.run(self._in_one(made) if shared else self.place.store.enqueue(None, made))
         for job, answer in zip(made, answers, strict=True):
             standing = self.standing(topic, job.idempotency_key)
             assert answer == (standing or job.id, standing is None)
@@ -103,6 +104,15 @@ class Machine(RuleBasedStateMachine):
                 self.known[job.id] = Known(job.id, topic, 0, job.idempotency_key)
                 self.rows[job.id] = Row(available=self.now, updated=self.now)
         return multiple(*(answer.id for answer in answers))
+
+    async def _in_one(self, jobs: list[Job]) -> list[Enqueued]:
+        tx = await self.place.store.begin()
+        try:
+            answers = await self.place.store.enqueue(tx, jobs)
+            await tx.commit()
+        finally:
+            await tx.rollback()
+        return answers
 
     # --- workers ---
 

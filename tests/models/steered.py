@@ -125,6 +125,8 @@ class Steered(Machine):
         tick = seconds(record.next_at)
         after = tick - PERIOD if back else tick + PERIOD
         job = Job(record.topic, None, f"tick {tick}", record.next_at)
+        if (record.topic, job.idempotency_key) in self._written_keys():
+            return multiple()  # it would have to wait for the transaction that has written this tick's job
         fired = self.place.run(self.place.store.fire(record, moment(after), record.next_at, [job]))
         assert fired == (tick == self.next and not self.held)
         if not fired:
