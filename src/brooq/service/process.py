@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from brooq.engine.loop import Pulse
 from brooq.engine.queue import Queue
@@ -17,7 +17,6 @@ from brooq.service.logging import Masker
 from brooq.service.metrics import EngineCollector, make_registry
 from brooq.service.notify import Notifier
 from brooq.service.parts import Parts
-from brooq.service.reporter import Reporter
 from brooq.service.rotation import Rotation
 from brooq.service.secret import Secret
 from brooq.service.sentinel import MARGIN, Sentinel
@@ -26,6 +25,9 @@ from brooq.service.token import Tokens
 from brooq.vocabulary.duration import to_timedelta
 from brooq.vocabulary.error import ConfigError, SchemaError, StoreUnavailable
 from brooq.vocabulary.message import text
+
+if TYPE_CHECKING:
+    from brooq.service.reporter import Reporter
 
 log = logging.getLogger("brooq")
 
@@ -73,6 +75,8 @@ class WorkerProcess:
         self._sentinel = Sentinel(_seconds(config.shutdown_grace), config.lease_seconds + MARGIN, self._running_jobs)
         self._reporter: Reporter | None = None
         if channel is not None:
+            from brooq.service.reporter import Reporter  # noqa: PLC0415  only one of several processes reports
+
             self._reporter = Reporter(
                 channel, self._collector, self._health, self._beats, self._sentinel.tell, self._rotation.read
             )
