@@ -217,10 +217,11 @@ async def test_every_verb_keeps_to_its_schema(empty_dsn: str, schema: str) -> No
 async def verbs(store: PostgresStore, first: UUID) -> None:
     """Every verb once, on the one job there is."""
     assert (await store.census(["t"])).depths == [("t", State.PENDING, 1, True)]
-    (taken,) = (await store.exchange("w", [], ["t"], 10, LEASE)).taken
+    over = timedelta(seconds=-1)
+    (taken,) = (await store.exchange("w", [], ["t"], 10, over)).taken
     assert taken.id == first
     renewer = await store.renewer()
-    assert (await renewer.renew("w", [taken.hold], timedelta(seconds=-1))).renewed == [taken.hold]
+    assert (await renewer.renew("w", [taken.hold], over)).renewed == [taken.hold]
     await renewer.close()
     assert [each.id for each in await store.reap(10)] == [first]
     (taken,) = (await store.exchange("w", [], ["t"], 10, LEASE)).taken
@@ -338,12 +339,14 @@ async def test_a_database_that_is_serializable_by_default_does_not_disturb_the_q
     """Every statement says READ COMMITTED; rivals on the same rows never meet 40001."""
     witness.set("default_transaction_isolation", "serializable")
 
+    over = timedelta(seconds=-1)
+
     async def work(worker: str, store: PostgresStore) -> None:
         renewer = await store.renewer()
         for number in range(12):
             answers = await store.enqueue(None, [Job("t", number, f"k{number}"), Job("t", number)])
-            taken = (await store.exchange(worker, [], ["t"], 4, LEASE)).taken
-            await renewer.renew(worker, [each.hold for each in taken], timedelta(seconds=-1))
+            taken = (await store.exchange(worker, [], ["t"], 4, over)).taken
+            await renewer.renew(worker, [each.hold for each in taken], over)
             await store.exchange(
                 worker, [Outcome(each.id, each.token, State.FAILED, "e", 0.0) for each in taken[:2]], ["t"], 0, LEASE
             )
