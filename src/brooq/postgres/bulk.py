@@ -10,11 +10,21 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence, Sized
 from contextlib import AbstractAsyncContextManager
 from itertools import count, islice
-from operator import attrgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from brooq.postgres.enqueue import SILENCE, Prepared, Rings, encoded, in_order, insert, parameters, refuse, rings
+from brooq.postgres.enqueue import (
+    SILENCE,
+    Prepared,
+    Rings,
+    encoded,
+    have_keys,
+    in_order,
+    insert,
+    parameters,
+    refuse,
+    rings,
+)
 from brooq.postgres.session import BEGIN, Driver, Session
 from brooq.postgres.statement import Statements
 from brooq.postgres.trouble import PoolExhausted, translate
@@ -73,25 +83,26 @@ class Parts:
         """Whether any job of the part may have a key."""
         return self._first_keyed is not None and number >= self._first_keyed
 
-    def _take(self, count: int) -> None:
+    def _take(self, size: int) -> None:
         """Let so many wait for their part, as far as there are any."""
-        came = self._next(count - len(self._waiting))
+        came = self._next(size - len(self._waiting))
         if self._first_keyed is not None:
             self._waiting += came
             return
         self.jobs += came
-        if any(map(attrgetter("idempotency_key"), came)):
+        if have_keys(came):
             rest = self._next(None)
             self.jobs += rest
             self._first_keyed = len(self._parts)
             self._growth = GROWTH
             self._source = iter(in_order([*self._waiting, *came, *rest]))
-            self._waiting, came = [], self._next(count)
+            self._waiting, came = [], self._next(size)
         self._waiting += came
 
-    def _next(self, count: int | None) -> list[Job]:
+    def _next(self, size: int | None) -> list[Job]:
+        """So many more of the caller's; None: all of them."""
         try:
-            return list(islice(self._source, count))
+            return list(islice(self._source, size))
         except Exception as error:
             self.broken = error
             raise

@@ -87,9 +87,14 @@ def prepare(jobs: Sequence[Job], max_payload: int) -> Prepared:
         raise
 
 
+def have_keys(jobs: Sequence[Job]) -> bool:
+    """Whether any of them has a key."""
+    return any(map(_key, jobs))
+
+
 def in_order(jobs: Sequence[Job]) -> Sequence[Job]:
     """Sorted by topic and key, the order in which keys are locked. Without keys there is nothing to wait for."""
-    if len(jobs) == 1 or not any(map(_key, jobs)):
+    if len(jobs) == 1 or not have_keys(jobs):
         return jobs
     return sorted(jobs, key=_key if len(set(map(_topic, jobs))) == 1 else _topic_and_key)
 
